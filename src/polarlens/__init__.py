@@ -1,0 +1,57 @@
+"""Polarlens: move the direction or the length of hidden states by the same distance, and measure what is lost.
+
+The public surface is what `__all__` names. Everything heavy is imported when it is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from polarlens.version import __version__
+
+if TYPE_CHECKING:
+    from polarlens.models import LanguageModel, check, load
+    from polarlens.perturbation import perturb
+    from polarlens.run.config import RunConfig
+    from polarlens.run.estimate import Estimate
+    from polarlens.run.result import Run
+
+__all__ = ["LanguageModel", "Run", "RunConfig", "__version__", "check", "load", "perturb", "run"]
+
+# Importing a subpackage sets its name here. Once imported it never does so again, and `run` stays the function below.
+import_module("polarlens.run")
+
+_HOMES = {
+    "LanguageModel": "polarlens.models",
+    "Run": "polarlens.run.result",
+    "RunConfig": "polarlens.run.config",
+    "check": "polarlens.models",
+    "load": "polarlens.models",
+    "perturb": "polarlens.perturbation",
+}
+
+
+def run(model: "LanguageModel | str", **options: Any) -> "Run | Estimate":
+    """Run the protocol on a model and return the result, which is also a folder on disk; with `dry_run` only the plan.
+
+    model: a loaded model, or what `polarlens.load` takes.
+    options: the options of `polarlens run` with `_` for `-`, as text or as Python values: `layers="8-15"`,
+        `delta=[0.05, 0.1]`, `pairs=["a.jsonl", "b.jsonl"]`.
+
+    Raises UsageError and ModelError before anything is written; units that fail later are listed in the result.
+    """
+    from polarlens.run.config import RunConfig
+    from polarlens.run.runner import execute
+
+    if isinstance(model, str):
+        return execute(RunConfig(models=(model,), **options))
+    return execute(RunConfig(models=(model.name,), **options), model=model)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,200 @@
+"""The commands and their options. Values are passed on as text; `polarlens.run.config` alone reads and checks them.
+
+What is heavy to import (torch, transformers, pandas) is imported inside the commands, so that help and usage errors
+answer at once.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from polarlens.errors import UsageError
+from polarlens.version import __version__
+
+app = typer.Typer(
+    help="Move the direction or the length of hidden states by the same distance, and measure what the model loses.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def _option(name: str, metavar: str, text: str) -> Any:
+    return typer.Option(name, metavar=metavar, help=text)
+
+
+def _later(name: str) -> Any:
+    """An option of a coming version: read, so that it can be refused with a reason."""
+    return typer.Option(name, hidden=True)
+
+
+# typer reads `Optional`; the values stay text, or flags that are None when they are not given.
+Text = Optional[str]  # noqa: UP045
+Texts = Optional[list[str]]  # noqa: UP045
+Flag = Optional[bool]  # noqa: UP045
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Device = Annotated[Text, _option("--device", "cpu|cuda|mps|auto|split", "Where the model runs (default cpu).")]
+Dtype = Annotated[Text, _option("--dtype", "TYPE", "float32 (default), float64, bfloat16 or float16.")]
+TrustPickle = Annotated[Flag, typer.Option("--trust-pickle", help="Load pickled weights, which can run code.")]
+TrustCode = Annotated[Flag, typer.Option("--trust-remote-code", help="Run code that comes with the model.")]
+
+
+@app.callback(invoke_without_command=True)
+def polarlens(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """What is done without a command."""
+    if context.invoked_subcommand is None:
+        print(__version__ if version else context.get_help())
+
+
+@app.command()
+def run(
+    model: Annotated[
+        Texts,
+        typer.Argument(metavar="MODEL", help="A Hub id (owner/name, @revision allowed), a directory or a .gguf file."),
+    ] = None,
+    config: Annotated[Text, _option("--config", "FILE", "YAML file with these options as keys.")] = None,
+    text: Annotated[Text, _option("--text", "SPEC", "Passages for the loss: .txt, .jsonl, .tsv, .csv, hub:...")] = None,
+    text_filter: Annotated[Text, _option("--text-filter", "none|notebook", "Which passages are kept.")] = None,
+    max_tokens: Annotated[Text, _option("--max-tokens", "N", "Tokens kept of a passage (default 64).")] = None,
+    pairs: Annotated[Texts, _option("--pairs", "SPEC", "Minimal pairs; may be given several times.")] = None,
+    limit: Annotated[Text, _option("--limit", "N", "Items kept of each SPEC (default all).")] = None,
+    layers: Annotated[
+        Text, _option("--layers", "SPEC", "8-15, 4,6, middle (default) or each; blocks count from 0.")
+    ] = None,
+    preset: Annotated[Text, _option("--preset", "NAME", "matched (default), paper or notebook.")] = None,
+    delta: Annotated[Text, _option("--delta", "LIST", "Displacements, as 0.05,0.1.")] = None,
+    delta_mode: Annotated[Text, _option("--delta-mode", "MODE", "relative, absolute or site.")] = None,
+    positions: Annotated[Text, _option("--positions", "LIST", "all, no-first, no-sinks.")] = None,
+    bos: Annotated[Text, _option("--bos", "auto|none|TOKEN", "What stands before each item.")] = None,
+    seeds: Annotated[Text, _option("--seeds", "N", "Number of seeds (default 5).")] = None,
+    experiments: Annotated[Text, _option("--experiments", "LIST", "This version has: sweep.")] = None,
+    out: Annotated[Text, _option("--out", "DIR", "The run's folder (default polarlens-runs/MODEL).")] = None,
+    overwrite: Annotated[Flag, typer.Option("--overwrite", help="Discard what the folder holds.")] = None,
+    allow_mismatch: Annotated[
+        Flag, typer.Option("--allow-mismatch", help="Keep work whose realised distance is off.")
+    ] = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    batch_tokens: Annotated[Text, _option("--batch-tokens", "N", "Tokens in one forward pass.")] = None,
+    trust_pickle: TrustPickle = None,
+    trust_remote_code: TrustCode = None,
+    dry_run: Annotated[Flag, typer.Option("--dry-run", help="Print the plan and stop.")] = None,
+    quiet: Annotated[Flag, typer.Option("--quiet", help="No plan, no progress.")] = None,
+    as_json: Json = False,
+    treebank: Annotated[Text, _later("--treebank")] = None,
+    repair: Annotated[Text, _later("--repair")] = None,
+    repair_layers: Annotated[Text, _later("--repair-layers")] = None,
+    ci_width: Annotated[Text, _later("--ci-width")] = None,
+    executor: Annotated[Text, _later("--executor")] = None,
+    ray_address: Annotated[Text, _later("--ray-address")] = None,
+) -> int:
+    """Run the protocol on a model and write a folder of results. The same command again resumes it."""
+    options = dict(locals())
+    from polarlens.run.config import resolved
+    from polarlens.run.config_file import configure
+
+    del options["config"], options["as_json"]
+    options["models"] = options.pop("model") or None
+    configuration = configure(options, None if config is None else Path(config))
+    if not configuration.models:
+        raise UsageError(
+            "no model is named, and no models are bundled with this version",
+            fix="Give a Hub id, a directory or a .gguf file: polarlens run MODEL --text FILE --pairs FILE.",
+        )
+    folder = resolved(configuration).out
+    assert folder is not None
+    _check_writable(folder)
+
+    from polarlens.run.result import Run
+    from polarlens.run.runner import execute
+
+    result = execute(configuration)
+    if not isinstance(result, Run):  # a dry run, whose plan has been printed
+        return 0
+    _print_summary(result.summary, as_json)
+    for failure in result.failed:
+        print(f"failed: {failure}", file=sys.stderr)
+    return 4 if result.failed else 0
+
+
+@app.command()
+def check(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A Hub id, a directory or a .gguf file.")],
+    device: Device = None,
+    dtype: Dtype = None,
+    trust_pickle: TrustPickle = None,
+    trust_remote_code: TrustCode = None,
+    as_json: Json = False,
+) -> int:
+    """Show what is known about a model: family, wiring, norms, sites and how each was verified."""
+    options = dict(locals())
+    from polarlens.run.config_file import configure
+
+    del options["as_json"]
+    options["models"] = options.pop("model")
+    configuration = configure(options)
+
+    from polarlens import models
+
+    loaded = models.load(
+        configuration.models[0],
+        device=configuration.device,
+        dtype=configuration.dtype,
+        trust_pickle=configuration.trust_pickle,
+        trust_remote_code=configuration.trust_remote_code,
+    )
+    found = models.check(loaded)
+    _print(json.dumps(found.as_dict(), indent=2, allow_nan=False) if as_json else str(found))
+    return 0
+
+
+@app.command()
+def report(
+    folder: Annotated[str, typer.Argument(metavar="RUN", help="The folder of a run.")], as_json: Json = False
+) -> int:
+    """Rebuild the summary and the report from the rows on disk, without the model."""
+    path = Path(folder)
+    if not path.is_dir():
+        raise UsageError(
+            "there is no such folder", where=folder, fix="Give the folder that `polarlens run --out` wrote."
+        )
+
+    from polarlens.report import rebuild
+
+    _print_summary(rebuild(path), as_json)
+    return 0
+
+
+def _print_summary(summary: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        _print(json.dumps(summary, indent=2, allow_nan=False))
+    else:
+        from polarlens.report import render_text
+
+        _print(render_text(summary))
+
+
+def _print(document: str) -> None:
+    """Write to stdout. A reader that has gone away is no error: the results are in their files."""
+    try:
+        print(document, flush=True)
+    except BrokenPipeError:
+        # The interpreter flushes stdout once more on its way out.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _check_writable(folder: Path) -> None:
+    """Refuse a folder that could not be written, before the work is done; creates nothing."""
+    present = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not present.is_dir():
+        raise UsageError("this is a file, not a folder", where=str(present), fix="Choose another folder with --out.")
+    if not os.access(present, os.W_OK | os.X_OK):
+        raise UsageError("the folder cannot be written", where=str(present), fix="Choose another with --out.")

@@ -1,0 +1,128 @@
+"""Data sets from the Hugging Face Hub: from the local cache where they are in it, else over the network."""
+
+import hashlib
+import json
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from polarlens.data.records import FIELD_NAMES
+from polarlens.data.spec import HubSet
+from polarlens.errors import UsageError
+
+PATIENCE_S = 2.5
+"""How long to wait for the Hub's first answer. The libraries themselves retry for 20 s and more without a network."""
+
+USE_A_FILE = (
+    "Without a network use local files: --text FILE (.txt, .jsonl, .tsv, .csv, .conllu), "
+    "--pairs FILE (.jsonl, .tsv, .csv)"
+)
+
+
+def load_rows(hub_set: HubSet, *, where: str) -> list[dict[str, object]]:
+    """The rows of one split, with only the fields that items are made of.
+
+    where: names the set in messages. Raises UsageError when it cannot be had: no network (within seconds), no such set,
+    configuration or split, a split to choose, none of the known columns.
+    """
+    splits = _cached(hub_set, where)
+    if splits is None:
+        _await_hub(hub_set, where)
+        splits = _download(hub_set, where)
+    names = sorted(splits)
+    if hub_set.split is None and len(names) > 1:
+        fix = f"Choose one, as in {where}:{names[0]}"
+        raise UsageError(f"the set has several splits ({', '.join(names)})", where=where, fix=fix)
+    split = names[0] if hub_set.split is None else hub_set.split
+    if split not in splits:
+        raise UsageError(f"the set has no split {split!r}", where=where, fix=f"Choose one of: {', '.join(names)}")
+    table = splits[split]
+    known = [name for name in table.column_names if name in FIELD_NAMES]
+    if not known:
+        raise UsageError(
+            f"no column that can be used; found: {', '.join(table.column_names)}",
+            where=where,
+            fix=f"Write the rows to a local file with some of these columns: {', '.join(FIELD_NAMES)}",
+        )
+    rows: list[dict[str, object]] = table.select_columns(known).to_list()
+    return rows
+
+
+def digest(rows: list[dict[str, object]]) -> str:
+    """SHA-256 (hex) over the rows: each as JSON with sorted keys, ASCII only, and a newline after it.
+
+    Only the fields that `load_rows` keeps are in it; what JSON has no form for is hashed as its `str`.
+    """
+    total = hashlib.sha256()
+    for row in rows:
+        total.update(json.dumps(row, sort_keys=True, default=str).encode("ascii") + b"\n")
+    return total.hexdigest()
+
+
+def _cached(hub_set: HubSet, where: str) -> Mapping[str, Any] | None:
+    """The splits of a set that was loaded before, without a look at the network; None where it is not in the cache."""
+    try:
+        from datasets.packaged_modules.cache.cache import Cache
+    except ImportError:
+        fix = f"Install it (pip install datasets). {USE_A_FILE}"
+        raise UsageError("Hub sets need the package datasets", where=where, fix=fix) from None
+    try:
+        splits: Mapping[str, Any] = Cache(
+            repo_id=hub_set.name,
+            dataset_name=hub_set.name.split("/")[-1],
+            config_name=hub_set.config,
+            version="auto",
+            hash="auto",
+        ).as_dataset()
+    except (ValueError, OSError):
+        return None
+    return splits
+
+
+def _await_hub(hub_set: HubSet, where: str) -> None:
+    """Return when the Hub answers and has the set; raise UsageError otherwise, after PATIENCE_S at the latest."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HFValidationError, OfflineModeIsEnabled, RepositoryNotFoundError
+
+    answers: list[Exception | None] = []
+
+    def ask() -> None:
+        try:
+            HfApi().dataset_info(hub_set.name, timeout=PATIENCE_S)
+        except Exception as error:  # whatever it is, it is judged below
+            answers.append(error)
+        else:
+            answers.append(None)
+
+    # In a thread of its own, since looking up a host's name obeys no timeout; a daemon, so that it never holds up exit.
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(PATIENCE_S)
+    answer = answers[0] if answers else TimeoutError(f"no answer within {PATIENCE_S:g} s")
+    if answer is None:
+        return
+    if isinstance(answer, HFValidationError | RepositoryNotFoundError):
+        fix = f"Check the name at https://huggingface.co/datasets; a private set needs a token. {USE_A_FILE}"
+        raise UsageError(f"the Hub has no data set {hub_set.name!r} that you may read", where=where, fix=fix)
+    reason = "offline mode is set" if isinstance(answer, OfflineModeIsEnabled) else _first_line(answer)
+    raise UsageError(
+        f"the Hugging Face Hub cannot be reached ({reason}) and the set is not in the local cache",
+        where=where,
+        fix=USE_A_FILE,
+    )
+
+
+def _download(hub_set: HubSet, where: str) -> Mapping[str, Any]:
+    from datasets import load_dataset
+
+    try:
+        splits: Mapping[str, Any] = load_dataset(hub_set.name, hub_set.config)
+    except Exception as error:  # the loader raises many kinds, and all mean that this set cannot be had as named
+        raise UsageError(f"the set cannot be loaded ({_first_line(error)})", where=where, fix=USE_A_FILE) from error
+    return splits
+
+
+def _first_line(error: Exception) -> str:
+    """An error of another library, short enough for a message."""
+    line = str(error).strip().split("\n")[0]
+    return f"{type(error).__name__}: {line[:300]}" if line else type(error).__name__

@@ -1,0 +1,134 @@
+"""Read a data SPEC: from its name to items with their provenance."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from polarlens.data.filters import TEXT_FILTERS
+from polarlens.data.formats import PAIR_READERS, TEXT_READERS, BadRecord, Reader, Record, decode_lines
+from polarlens.data.hub import digest, load_rows
+from polarlens.data.items import Dataset, Pair, T, Text
+from polarlens.data.records import PAIR_FIELDS, TEXT_FIELDS, pair_item, text_item
+from polarlens.data.spec import HubSet, parse
+from polarlens.errors import UsageError
+
+
+def read_texts(spec: str, *, text_filter: str = "none", limit: int | None = None) -> Dataset[Text]:
+    """Read the passages that a SPEC names.
+
+    spec: a local `.txt`, `.jsonl`, `.tsv`, `.csv` or `.conllu` file, or `hub:NAME:CONFIG[:SPLIT]`.
+    text_filter: `none` or `notebook` (see `filters.notebook`).
+    limit: keep the first N after filtering. The whole file is read and checked all the same.
+
+    Blank passages are skipped and counted. Raises UsageError, with file and line where there is one, for everything
+    that cannot be read or used, and when nothing is left.
+    """
+    if text_filter not in TEXT_FILTERS:
+        raise UsageError(f"no text filter {text_filter!r}", where="--text-filter", fix=_choose(TEXT_FILTERS))
+    passes = TEXT_FILTERS[text_filter]
+    items, source = _read(spec, TEXT_READERS, text_item, lambda item: passes(item.text), limit)
+    return Dataset("text", items, (source,))
+
+
+def read_pairs(specs: Sequence[str], *, limit: int | None = None) -> Dataset[Pair]:
+    """Read the minimal pairs that one or several SPECs name, in the order given.
+
+    specs: local `.jsonl`, `.tsv` or `.csv` files with BLiMP's columns or with `good` and `bad`, or
+    `hub:NAME:CONFIG[:SPLIT]`.
+    limit: keep the first N of each SPEC.
+
+    Raises UsageError as `read_texts`, and for a SPEC given twice.
+    """
+    if not specs:
+        raise UsageError("no minimal pairs named", where="--pairs", fix="Name a file or a Hub set")
+    for spec, count in Counter(specs).items():
+        if count > 1:
+            raise UsageError(f"{spec} is given {count} times", where="--pairs", fix="Name each set once")
+    items: list[Pair] = []
+    sources = []
+    for spec in specs:
+        kept, source = _read(spec, PAIR_READERS, pair_item, lambda item: True, limit)
+        items += kept
+        sources.append(source)
+    return Dataset("pairs", tuple(items), tuple(sources))
+
+
+def _read(
+    spec: str,
+    readers: Mapping[str, Reader],
+    make: Callable[[Record, str], T | None],
+    passes: Callable[[T], bool],
+    limit: int | None,
+) -> tuple[tuple[T, ...], dict[str, object]]:
+    """The items of one SPEC and the record of where they came from."""
+    if limit is not None and limit < 1:
+        raise UsageError(f"a limit of {limit} leaves nothing", where="--limit", fix="Give 1 or more, or leave it out")
+    target = parse(spec)
+    items: list[T] = []
+    skipped: Counter[str] = Counter()
+    seen: Counter[str] = Counter()
+    try:
+        sha256, records = _hub_records(target, spec) if isinstance(target, HubSet) else _file_records(target, readers)
+        for record in records:
+            item = make(record, spec)
+            if item is None:
+                skipped["blank"] += 1
+            elif not passes(item):
+                skipped["text filter"] += 1
+            elif len(items) == limit:
+                skipped["limit"] += 1
+            else:
+                repeat = seen[item.item]
+                seen[item.item] += 1
+                items.append(replace(item, item=f"{item.item}-{repeat}") if repeat else item)
+    except BadRecord as error:
+        unit = "row" if isinstance(target, HubSet) else "line"
+        raise UsageError(error.what, where=f"{spec}, {unit} {error.line}", fix=error.fix) from None
+    if not items:
+        raise _nothing_left(spec, skipped)
+    rows = len(items) + skipped.total()
+    source = {"spec": spec, "sha256": sha256, "rows": rows, "items": len(items), "skipped": dict(skipped)}
+    return tuple(items), source
+
+
+def _hub_records(hub_set: HubSet, spec: str) -> tuple[str, Iterable[Record]]:
+    rows = load_rows(hub_set, where=spec)
+    return digest(rows), (Record(number, row) for number, row in enumerate(rows, 1))
+
+
+def _file_records(path: Path, readers: Mapping[str, Reader]) -> tuple[str, Iterable[Record]]:
+    where = str(path)
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        fix = "Check the path; a set on the Hugging Face Hub is written hub:OWNER/NAME:CONFIG:SPLIT"
+        raise UsageError("no such file", where=where, fix=fix) from None
+    except IsADirectoryError:
+        raise UsageError("a folder, not a file", where=where, fix="Name one file in it") from None
+    except (OSError, ValueError) as error:  # ValueError: no path at all, such as one that holds a NUL
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        fix = "Check the path and who may read it"
+        raise UsageError(f"the file cannot be read ({reason})", where=where, fix=fix) from None
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        if path.suffix.lower() in TEXT_READERS:
+            what, fix = f"a {path.suffix} file holds no minimal pairs", f"{_choose(readers)}; {PAIR_FIELDS}"
+        else:
+            fields = TEXT_FIELDS if readers is TEXT_READERS else PAIR_FIELDS
+            what, fix = f"unknown kind of file {path.suffix!r}", f"{_choose(readers)}; {fields}"
+        raise UsageError(what, where=where, fix=fix)
+    return hashlib.sha256(data).hexdigest(), reader(decode_lines(data))
+
+
+def _nothing_left(spec: str, skipped: Counter[str]) -> UsageError:
+    if filtered := skipped["text filter"]:
+        what = f"none of {filtered} passages passes the text filter"
+        return UsageError(what, where=spec, fix="Use --text-filter none, or another text")
+    what = "only blank lines" if skipped else "empty"
+    return UsageError(what, where=spec, fix="Name a file with at least one item in it")
+
+
+def _choose(names: Iterable[str]) -> str:
+    return f"Choose one of: {', '.join(names)}"

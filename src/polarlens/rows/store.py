@@ -1,0 +1,97 @@
+"""Parquet parts on disk: atomic writes, and a scan that says what is done without reading the rows."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from collections.abc import Sequence as Many
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from polarlens.errors import PolarlensError
+from polarlens.rows.schema import SCHEMAS
+
+_UNIT = b"polarlens.unit"
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[IO[bytes]]:
+    """A binary file that appears under `path` complete and synced, or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Write strict JSON (no NaN) whole or not at all."""
+    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    with written_whole(path) as file:
+        file.write(text.encode())
+
+
+@dataclass(frozen=True)
+class Part:
+    """One Parquet part: its file and the unit of work (plain data) whose rows it holds."""
+
+    path: Path
+    unit: dict[str, Any]
+
+
+def write_part(folder: Path, experiment: str, key: str, rows: Many[Mapping[str, Any]], unit: Mapping[str, Any]) -> Path:
+    """Write the rows of one unit as `rows/<experiment>/<key>.parquet`; the unit itself goes into the file's metadata."""
+    schema = SCHEMAS[experiment].with_metadata({_UNIT: json.dumps(unit).encode()})
+    table = pa.Table.from_pylist(list(rows), schema=schema)
+    path = folder / "rows" / experiment / f"{key}.parquet"
+    with written_whole(path) as file:
+        pq.write_table(table, file, compression="zstd")
+    return path
+
+
+def scan(folder: Path, experiment: str) -> tuple[list[Part], list[Path]]:
+    """Parts whose rows can be trusted, and files that cannot be read (truncated, empty or not Parquet)."""
+    parts, damaged = [], []
+    for path in sorted((folder / "rows" / experiment).glob("*.parquet")):
+        try:
+            metadata = pq.read_schema(path).metadata or {}
+            parts.append(Part(path, json.loads(metadata[_UNIT])))
+        except (pa.ArrowException, OSError, KeyError, ValueError):
+            damaged.append(path)
+    return parts, damaged
+
+
+def read_rows(folder: Path, experiment: str) -> pd.DataFrame:
+    """All rows of an experiment, in the order of their files; empty when there are none.
+
+    Raises PolarlensError naming a part that cannot be read.
+    """
+    parts, damaged = scan(folder, experiment)
+    if damaged:
+        raise PolarlensError(
+            "this file of rows is damaged",
+            where=str(damaged[0]),
+            fix="Run the same command again: it is set aside and redone.",
+        )
+    tables = [pq.read_table(part.path, schema=SCHEMAS[experiment]) for part in parts]
+    table = pa.concat_tables(tables) if tables else SCHEMAS[experiment].empty_table()
+    return table.to_pandas(types_mapper=_NULLABLE.get)
+
+
+# Integers stay integers where a column has nulls.
+_NULLABLE: dict[pa.DataType, Any] = {
+    pa.int8(): pd.Int8Dtype(),
+    pa.int32(): pd.Int32Dtype(),
+    pa.int64(): pd.Int64Dtype(),
+}

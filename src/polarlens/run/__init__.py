@@ -1,0 +1,1 @@
+"""A run: configuration, plan, units of work, and the folder that holds the result."""

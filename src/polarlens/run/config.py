@@ -1,0 +1,224 @@
+"""The configuration of a run: one record of what was asked, checked before anything is loaded.
+
+A field is None where nothing was asked; `resolved` fills in what the preset decides. What depends on the task, the
+grid of displacements and the data read by default, is answered by `grid` and `sources`.
+"""
+
+import difflib
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from polarlens.errors import UsageError
+from polarlens.run import values
+
+Preset = Literal["matched", "paper", "notebook"]
+Experiment = Literal["sweep", "repair", "propagation", "probing", "audit", "curvature"]
+DeltaMode = Literal["relative", "absolute", "site"]
+Positions = Literal["all", "no-first", "no-sinks"]
+Task = Literal["loss", "pairs"]
+
+NOT_IN_THIS_VERSION: tuple[tuple[str, str | None], ...] = (
+    ("experiments", "repair"),
+    ("experiments", "propagation"),
+    ("experiments", "probing"),
+    ("experiments", "audit"),
+    ("experiments", "curvature"),
+    ("executor", "ray"),
+    ("ray_address", None),
+    ("treebank", None),
+    ("repair", None),
+    ("repair_layers", None),
+    ("ci_width", None),
+)
+"""Keys of the interface, with the value or (None) any value, that are refused when they are asked for."""
+
+BUILT_EXPERIMENTS = tuple(name for name in get_args(Experiment) if ("experiments", name) not in NOT_IN_THIS_VERSION)
+
+RATIO_GRID = (0.02, 0.05, 0.1, 0.2, 0.5)
+ABSOLUTE_GRID: dict[Task, tuple[float, ...]] = {"loss": (1.0, 2.0, 5.0, 10.0, 15.0, 20.0), "pairs": (5.0, 10.0, 15.0)}
+
+PRESETS: dict[Preset, dict[str, Any]] = {
+    "matched": {"delta_mode": "relative", "positions": ("all", "no-sinks"), "bos": "auto", "allow_mismatch": False},
+    "paper": {"delta_mode": "absolute", "positions": ("all",), "bos": "auto", "allow_mismatch": False},
+    "notebook": {
+        "delta_mode": "absolute",
+        "positions": ("all",),
+        "bos": "none",
+        "allow_mismatch": True,
+        "text_filter": "notebook",
+    },
+}
+
+HUB_TEXT = "hub:Salesforce/wikitext:wikitext-103-raw-v1:test"
+HUB_PAIRS = (
+    "hub:nyu-mll/blimp:regular_plural_subject_verb_agreement_1",
+    "hub:nyu-mll/blimp:irregular_plural_subject_verb_agreement_1",
+)
+HUB_PAIRS_LIMIT = 100
+
+
+def _maybe(parse: Callable[[Any], Any]) -> BeforeValidator:
+    """`parse`, for a field that may also be None."""
+    return BeforeValidator(lambda value: None if value is None else parse(value))
+
+
+Integer = _maybe(values.integer)
+Number = _maybe(values.number)
+Flag = BeforeValidator(values.flag)
+Name = _maybe(values.text)
+
+
+class RunConfig(BaseModel):
+    """What was asked of a run; every field is an option of `polarlens run` and a key of its YAML file.
+
+    Raises UsageError, naming the key, for an unknown key, a value that cannot be read or lies outside its range, and
+    what this version does not have.
+
+    models: Hub ids, directories or GGUF files; empty where the caller brings a loaded model.
+    layers: `8-15`, `4,6`, `middle` or `each`; read against the model by `polarlens.run.layers.parse_layers`.
+    delta: displacements in ascending order, without the delta = 0 control, for both tasks; None for the preset's.
+    seeds: how many seeds, numbered from 0. limit: items kept of each SPEC. max_tokens: of a text, without BOS.
+    text, pairs: data SPECs. batch_tokens: tokens in one forward pass; None leaves it to the engine.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    models: Annotated[tuple[str, ...], BeforeValidator(values.specs)] = ()
+    experiments: Annotated[tuple[Experiment, ...] | None, _maybe(values.choices)] = None
+    preset: Preset = "matched"
+    layers: Annotated[str, BeforeValidator(values.layers)] = "middle"
+    delta: Annotated[tuple[float, ...] | None, _maybe(values.deltas)] = None
+    delta_mode: DeltaMode | None = None
+    positions: Annotated[tuple[Positions, ...] | None, _maybe(values.choices)] = None
+    bos: Annotated[str | None, Name] = None
+    seeds: Annotated[int, Integer, Field(ge=1)] = 5
+    limit: Annotated[int | None, Integer, Field(ge=1)] = None
+    text: Annotated[str | None, _maybe(values.spec)] = None
+    text_filter: Literal["none", "notebook"] | None = None
+    max_tokens: Annotated[int, Integer, Field(ge=2)] = 64
+    pairs: Annotated[tuple[str, ...] | None, _maybe(values.specs)] = None
+    treebank: Annotated[str | None, _maybe(values.spec)] = None
+    repair: Annotated[tuple[str, ...] | None, _maybe(values.choices)] = None
+    repair_layers: Annotated[str | None, _maybe(values.layers)] = None
+    out: Annotated[Path | None, _maybe(values.path)] = None
+    device: Annotated[str, BeforeValidator(values.device)] = "cpu"
+    dtype: Literal["float32", "float64", "bfloat16", "float16"] = "float32"
+    batch_tokens: Annotated[int | None, Integer, Field(ge=1)] = None
+    ci_width: Annotated[float | None, Number, Field(gt=0)] = None
+    executor: Literal["local", "ray"] = "local"
+    ray_address: Annotated[str | None, Name] = None
+    allow_mismatch: Annotated[bool | None, _maybe(values.flag)] = None
+    overwrite: Annotated[bool, Flag] = False
+    dry_run: Annotated[bool, Flag] = False
+    quiet: Annotated[bool, Flag] = False
+    trust_pickle: Annotated[bool, Flag] = False
+    trust_remote_code: Annotated[bool, Flag] = False
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _checked(cls, values: Any, handler: Callable[[Any], "RunConfig"]) -> "RunConfig":
+        try:
+            config = handler(values)
+        except ValidationError as error:
+            raise _as_usage_error(error.errors()[0]) from None
+        _refuse_what_is_not_built(config)
+        if len(config.models) > 1:
+            raise UsageError("this version runs one model at a time", where="models", fix="Start one run per model.")
+        _check_ratios(config)
+        return config
+
+
+def _as_usage_error(problem: Any) -> UsageError:
+    """One message that names the key, from pydantic's first complaint."""
+    key = str(problem["loc"][0]) if problem["loc"] else None
+    if problem["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(str(key).replace("-", "_"), RunConfig.model_fields, n=1, cutoff=0)
+        return UsageError("this key is not known", where=key, fix=f"The nearest known one is {near[0]}.")
+    message = problem["msg"]
+    if problem["type"] == "literal_error":
+        message = f"{problem['input']!r} is not one of {problem['ctx']['expected']}"
+    elif problem["type"] == "greater_than_equal":
+        message = f"{problem['input']} is too small; the least is {problem['ctx']['ge']}"
+    elif problem["type"] == "greater_than":
+        message = f"{problem['input']} is too small; it must lie above {problem['ctx']['gt']:g}"
+    return UsageError(message, where=key)
+
+
+def _refuse_what_is_not_built(config: RunConfig) -> None:
+    for key, refused in NOT_IN_THIS_VERSION:
+        given = getattr(config, key)
+        asked = given if isinstance(given, tuple) else () if given is None else (given,)
+        if (asked and refused is None) or refused in asked:
+            raise UsageError(
+                f"{refused} is not in this version" if refused else "not in this version",
+                where=key,
+                fix="Leave it out; this version has the sweep, on this machine.",
+            )
+
+
+def _check_ratios(config: RunConfig) -> None:
+    mode = config.delta_mode or PRESETS[config.preset]["delta_mode"]
+    for delta in config.delta or ():
+        if mode == "relative" and delta >= 1:
+            raise UsageError(
+                f"{delta:g} is no relative displacement, which is a fraction of a state's norm below 1",
+                where="delta",
+                fix="Name smaller deltas, or give --delta-mode absolute.",
+            )
+
+
+def resolved(config: RunConfig) -> RunConfig:
+    """A copy in which everything that the preset and the defaults decide is filled in.
+
+    `delta`, `text` and `pairs` stay as given: ask `grid` and `sources`. `experiments` may hold, by default, ones that
+    are not in BUILT_EXPERIMENTS: the run lists them as skipped.
+    """
+    defaults: dict[str, Any] = {
+        "experiments": ("sweep", "repair", "propagation"),
+        "text_filter": "none" if config.text or config.pairs else "notebook",
+        "out": Path("polarlens-runs") / run_name(config.models[0] if config.models else "model"),
+        **PRESETS[config.preset],
+    }
+    return config.model_copy(update={key: value for key, value in defaults.items() if getattr(config, key) is None})
+
+
+def grid(config: RunConfig, task: Task) -> tuple[float, ...]:
+    """The displacements above 0 that `task` runs at: those given, else the default grid of the delta mode."""
+    if config.delta is not None:
+        return config.delta
+    mode = config.delta_mode or PRESETS[config.preset]["delta_mode"]
+    return ABSOLUTE_GRID[task] if mode == "absolute" else RATIO_GRID
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The data SPECs of a run; None or empty where a task does not run. Limits are items kept of each SPEC."""
+
+    text: str | None
+    text_limit: int | None
+    pairs: tuple[str, ...]
+    pairs_limit: int | None
+
+
+def sources(config: RunConfig) -> Sources:
+    """What to read: the SPECs given, or, where there is none of either task, the published sets from the Hub."""
+    if config.text or config.pairs:
+        return Sources(config.text, config.limit, config.pairs or (), config.limit)
+    return Sources(HUB_TEXT, config.limit, HUB_PAIRS, config.limit or HUB_PAIRS_LIMIT)
+
+
+def run_name(model: str) -> str:
+    """The name of a model's folder: of a directory or file its last part, of a Hub id `owner--name`.
+
+    `EleutherAI/pythia-410m@main` gives `EleutherAI--pythia-410m@main`.
+    """
+    path = Path(os.path.expanduser(model))
+    if path.suffix == ".gguf" or path.exists():
+        return path.resolve().name.removesuffix(".gguf") or "model"
+    return re.sub(r"[^A-Za-z0-9._@-]", "-", model.replace("/", "--"))

@@ -1,0 +1,80 @@
+"""What a run will cost, before it starts."""
+
+import time
+from collections.abc import Iterable, Mapping
+from collections.abc import Sequence as Many
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from polarlens.engine.batching import batches
+from polarlens.engine.encoding import Encoded
+from polarlens.run.plan import ItemKey, Unit
+
+if TYPE_CHECKING:
+    from polarlens.models import LanguageModel
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The plan of a run.
+
+    units: units of work to do. items: items they touch. conditions: different conditions among them.
+    forward_tokens: real tokens that pass through the model, each counted once per pass, whole or from a block on.
+    seconds: estimate from one timed pass of this model on this machine.
+    """
+
+    units: int
+    items: int
+    conditions: int
+    forward_tokens: int
+    seconds: float
+
+    def __str__(self) -> str:
+        if not self.units:
+            return "plan: nothing left to do, all rows are there"
+        minutes, seconds = divmod(round(self.seconds), 60)
+        return (
+            f"plan: {self.conditions} conditions, {self.items} items, {self.units} units, "
+            f"{self.forward_tokens:,} forward tokens, about {f'{minutes} min ' if minutes else ''}{seconds} s"
+        )
+
+
+def work_tokens(unit: Unit, items: Mapping[ItemKey, Encoded]) -> int:
+    """Real tokens that the unit's passes carry: the clean pass, the control, and every condition."""
+    passes = 1 + unit.work.control + len(unit.work.conditions)
+    return passes * sum(len(ids) for key in unit.items for ids in items[key].sequences)
+
+
+def estimate(
+    units: Many[Unit], items: Mapping[str, Mapping[ItemKey, Encoded]], lm: "LanguageModel", *, batch_tokens: int
+) -> Estimate:
+    """Count the work and time one clean pass of a batch of the run's own items."""
+    if not units:
+        return Estimate(0, 0, 0, 0, 0.0)
+    per_token = _seconds_per_token(next(iter(items.values())).values(), lm, batch_tokens)
+    seconds = 0.0
+    for unit in units:
+        tokens = sum(len(ids) for key in unit.items for ids in items[unit.task][key].sequences)
+        share = (lm.n_layers - unit.layers[0]) / (lm.n_layers + 1)  # the output embedding counted as one more block
+        seconds += per_token * tokens * (1 + (unit.work.control + len(unit.work.conditions)) * share)
+    return Estimate(
+        units=len(units),
+        items=len({(unit.task, key) for unit in units for key in unit.items}),
+        conditions=len({(unit.task, unit.layers, c) for unit in units for c in unit.work.conditions}),
+        forward_tokens=sum(work_tokens(unit, items[unit.task]) for unit in units),
+        seconds=seconds,
+    )
+
+
+def _seconds_per_token(items: Iterable[Encoded], lm: "LanguageModel", batch_tokens: int) -> float:
+    batch = next(batches(list(items), batch_tokens, has_bos=False))
+    ids, mask = batch.ids.to(lm.device), batch.mask.to(lm.device)
+    elapsed = float("inf")
+    with torch.no_grad():
+        for _ in range(2):  # the first pass also warms up
+            start = time.perf_counter()
+            lm.hf(input_ids=ids, attention_mask=mask, use_cache=False)
+            elapsed = min(elapsed, time.perf_counter() - start)
+    return elapsed / int(mask.sum())

@@ -1,0 +1,91 @@
+"""The run's folder: one process at a time, and settings that may not change under existing rows."""
+
+import fcntl
+import json
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from polarlens.errors import UsageError
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the folder for this process; the operating system releases it when the process dies.
+
+    Raises UsageError with the holder's pid and host when another process has it, and when the folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / ".lock").open("a+")
+    except OSError as error:
+        raise UsageError(
+            f"the folder cannot be written ({error.strerror})", where=str(folder), fix="Choose another with --out."
+        ) from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.seek(0)
+            raise UsageError(
+                f"another process is working in this folder ({file.read().strip() or 'unknown'})",
+                where=str(folder),
+                fix="Wait for it, or choose another folder with --out.",
+            ) from error
+        file.truncate(0)
+        file.write(f"pid {os.getpid()} on {socket.gethostname()}")
+        file.flush()
+        try:
+            yield
+        finally:
+            file.truncate(0)  # kept, not removed: a file removed while another process opens it can be locked twice
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """The manifest of an existing run, None in a new folder. Raises UsageError when it is not one of ours."""
+    path = folder / "manifest.json"
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(manifest, dict) or "settings" not in manifest:
+            raise ValueError
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            "this is not the manifest of a run",
+            where=str(path),
+            fix="Choose another folder with --out, or --overwrite.",
+        ) from error
+    return manifest
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def check_settings(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    """Refuse to mix rows made under different settings.
+
+    Raises UsageError naming each setting that differs, with its old and new value.
+    """
+    before, after = _flat(old), _flat(new)
+    changed = [
+        f"{name} was {before.get(name)!r} and is now {after.get(name)!r}"
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    ]
+    if changed:
+        raise UsageError(
+            "the folder holds rows made with other settings: " + "; ".join(changed),
+            where=str(folder),
+            fix="Choose another folder with --out, or --overwrite to discard what is there.",
+        )

@@ -1,0 +1,129 @@
+"""The work plan: which conditions each item needs, what is done already, and units with a content key for the rest."""
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from collections.abc import Sequence as Many
+from dataclasses import astuple, dataclass
+from functools import cached_property
+from typing import Any
+
+from polarlens.engine.batching import by_length
+from polarlens.engine.conditions import Condition
+from polarlens.engine.encoding import Encoded
+from polarlens.perturbation.policy import ARMS, Policy
+
+# Items of one unit: large enough for few files, small enough to lose little when interrupted.
+BLOCK = 32
+
+ItemKey = tuple[str, str]
+"""(dataset, item): the same sentence may stand in two files."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What an item needs at one set of layers: the clean pass, the delta = 0 control, and conditions."""
+
+    clean: bool
+    control: bool
+    conditions: frozenset[Condition]
+
+    def __sub__(self, done: "Work") -> "Work":
+        return Work(self.clean and not done.clean, self.control and not done.control, self.conditions - done.conditions)
+
+    def __or__(self, other: "Work") -> "Work":
+        return Work(self.clean or other.clean, self.control or other.control, self.conditions | other.conditions)
+
+    def __bool__(self) -> bool:
+        return self.clean or self.control or bool(self.conditions)
+
+
+NOTHING = Work(False, False, frozenset())
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Independent work whose rows are written in one file: the same conditions for a block of items."""
+
+    experiment: str
+    task: str
+    layers: tuple[int, ...]
+    items: tuple[ItemKey, ...]
+    work: Work
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        """The unit as plain data, in canonical order."""
+        return {
+            "experiment": self.experiment,
+            "task": self.task,
+            "layers": list(self.layers),
+            "items": [list(key) for key in self.items],
+            "clean": self.work.clean,
+            "control": self.work.control,
+            "conditions": sorted((list(astuple(c)) for c in self.work.conditions), key=json.dumps),
+        }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> "Unit":
+        """The inverse of `document`."""
+        conditions = frozenset(Condition(*values) for values in document["conditions"])
+        return cls(
+            document["experiment"],
+            document["task"],
+            tuple(document["layers"]),
+            tuple((dataset, item) for dataset, item in document["items"]),
+            Work(document["clean"], document["control"], conditions),
+        )
+
+    def key(self, settings: Mapping[str, Any]) -> str:
+        """Content key: the unit and every setting that changes its numbers."""
+        text = json.dumps([settings, self.document], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def conditions(
+    policies: Mapping[str, Policy], positions: Iterable[str], deltas: Iterable[float], seeds: Iterable[int]
+) -> frozenset[Condition]:
+    """The full cross of a sweep: policies × positions × arms × deltas × seeds × antithetic members."""
+    positions, deltas, seeds = tuple(positions), tuple(deltas), tuple(seeds)
+    return frozenset(
+        Condition(policy_id, where, arm, float(delta), seed, sign)
+        for policy_id, policy in policies.items()
+        for where in positions
+        for arm in ARMS
+        for delta in deltas
+        for seed in seeds
+        for sign in policy.draw_signs(arm)
+    )
+
+
+Done = Mapping[tuple[str, str, tuple[int, ...], ItemKey], Work]
+
+
+def done_work(documents: Iterable[Mapping[str, Any]]) -> Done:
+    """What the parts on disk already hold, per (experiment, task, layers, item)."""
+    done: dict[tuple[str, str, tuple[int, ...], ItemKey], Work] = defaultdict(lambda: NOTHING)
+    for document in documents:
+        unit = Unit.from_document(document)
+        for item in unit.items:
+            done[unit.experiment, unit.task, unit.layers, item] |= unit.work
+    return done
+
+
+def missing_units(
+    experiment: str, task: str, layers: tuple[int, ...], items: Many[Encoded], wanted: Work, done: Done
+) -> list[Unit]:
+    """Units for what is not done yet: items with the same missing work share units, longest items first."""
+    groups: dict[Work, list[ItemKey]] = defaultdict(list)
+    for encoded in by_length(items):
+        key = (encoded.item.dataset, encoded.item.item)
+        missing = wanted - done.get((experiment, task, layers, key), NOTHING)
+        if missing:
+            groups[missing].append(key)
+    return [
+        Unit(experiment, task, layers, tuple(keys[start : start + BLOCK]), work)
+        for work, keys in groups.items()
+        for start in range(0, len(keys), BLOCK)
+    ]

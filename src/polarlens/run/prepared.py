@@ -1,0 +1,75 @@
+"""A run with its model and items in hand, and the settings that its numbers depend on."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from polarlens.run.config import RunConfig, grid
+from polarlens.run.layers import format_layers, parse_layers
+from polarlens.run.protocol import policies_as_data
+from polarlens.run.tasks import Read, TaskData, encode_data
+
+if TYPE_CHECKING:
+    from polarlens.models import LanguageModel
+    from polarlens.models.tokens import BosPolicy
+
+# Raised whenever a change of the code changes numbers, so that old rows are never mixed with new ones.
+NUMERICS = 1
+BATCH_TOKENS = 2048
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run with its model and items, ready to be planned."""
+
+    config: RunConfig
+    lm: "LanguageModel"
+    groups: tuple[tuple[int, ...], ...]
+    tasks: list[TaskData]
+    bos: "BosPolicy"
+
+    @property
+    def batch_tokens(self) -> int:
+        """Padded tokens of one forward pass."""
+        return self.config.batch_tokens or BATCH_TOKENS
+
+    @property
+    def deltas(self) -> dict[str, tuple[float, ...]]:
+        """The displacements asked, by task."""
+        return {task.task: grid(self.config, task.task) for task in self.tasks}
+
+
+def prepare(config: RunConfig, lm: "LanguageModel", read: Read) -> Prepared:
+    """Read the layers against the model, settle BOS, encode the items. Raises UsageError."""
+    from polarlens.models.tokens import resolve_bos
+
+    groups = parse_layers(config.layers, lm.n_layers)
+    bos = resolve_bos(lm.tokenizer, config.bos or "auto")
+    return Prepared(config, lm, groups, encode_data(read, config, lm, bos), bos)
+
+
+def settings_of(prepared: Prepared) -> dict[str, Any]:
+    """Everything that changes existing numbers; a difference is refused when a folder is extended."""
+    config, lm = prepared.config, prepared.lm
+    settings: dict[str, Any] = {
+        "numerics": NUMERICS,
+        "model_weights": lm.weights_digest,
+        "tokenizer": lm.tokenizer_digest,
+        "dtype": config.dtype,
+        "attention": lm.hf.config._attn_implementation,
+        "bos": prepared.bos.id,
+        "layers": config.layers if config.layers == "each" else format_layers(prepared.groups[0]),
+        "delta_mode": config.delta_mode,
+        "max_tokens": config.max_tokens,
+        "preset": config.preset,
+        "policies": policies_as_data(config.preset),
+    }
+    if config.delta_mode == "site":  # other items would move the medians
+        settings["site_items"] = {task.task: digest(sorted(task.by_key)) for task in prepared.tasks}
+    return settings
+
+
+def digest(document: Any) -> str:
+    """SHA-256 of a JSON document, hex."""
+    return hashlib.sha256(json.dumps(document).encode()).hexdigest()

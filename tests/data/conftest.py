@@ -1,0 +1,29 @@
+"""Files written by a test, and real data sets where they lie beside the repository."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Write = Callable[[str, str | bytes], str]
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Copies of BLiMP, WikiText-2 and English-EWT."""
+    folder = Path(__file__).parents[2].parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip(f"no copies of BLiMP and WikiText in {folder}")
+    return folder
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Write a file, text as UTF-8 without any change of line ends, and give its path."""
+
+    def write_file(name: str, content: str | bytes) -> str:
+        path = tmp_path / name
+        path.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
+        return str(path)
+
+    return write_file
