@@ -68,7 +68,7 @@ BAD_USAGE = [
     (["run", "x", "--treebank", "a.conllu"], "--treebank: not in this version"),
     (["run", "x", "y"], "MODEL: this version runs one model at a time"),
     (["run", "x", "--config", "none.yaml"], "none.yaml: cannot be read"),
-    (["report", "none"], "none: there is no such folder"),
+    (["report", "none"], "none: this folder holds no run"),
     (["check"], "MODEL"),
     (["check", "x", "--device", "gpu"], "--device: 'gpu' is not a device"),
     (["rnu", "x"], "'run'"),
@@ -277,7 +277,8 @@ def test_report_rebuilds_and_prints(
 ) -> None:
     asked = []
     rebuild = lambda folder: asked.append(folder) or SUMMARY  # noqa: E731
-    stand_in(monkeypatch, "polarlens.report", rebuild=rebuild, render_text=lambda summary: summary["model"])
+    stand_in(monkeypatch, "polarlens.run.summarise", rebuild=rebuild)
+    stand_in(monkeypatch, "polarlens.report", render_text=lambda summary: summary["model"])
     assert main(["report", str(tmp_path)]) == 0
     assert asked == [tmp_path]
     assert capsys.readouterr().out == "tiny[0]\n"

@@ -5,8 +5,6 @@ import pytest
 
 from polarlens.errors import UsageError
 from polarlens.run.config import (
-    HUB_PAIRS,
-    HUB_TEXT,
     NOT_IN_THIS_VERSION,
     RunConfig,
     Sources,
@@ -17,6 +15,11 @@ from polarlens.run.config import (
 )
 from polarlens.run.config_file import configure, read_settings
 
+HUB_TEXT = "hub:Salesforce/wikitext:wikitext-103-raw-v1:test"
+HUB_PAIRS = (
+    "hub:nyu-mll/blimp:regular_plural_subject_verb_agreement_1",
+    "hub:nyu-mll/blimp:irregular_plural_subject_verb_agreement_1",
+)
 RATIOS = (0.02, 0.05, 0.1, 0.2, 0.5)
 
 
@@ -202,7 +205,7 @@ def test_errors_say_whether_the_option_or_the_file_is_wrong(tmp_path: Path) -> N
     file = written(tmp_path, "max-tokens: 1\n")
     with pytest.raises(UsageError, match=r"settings\.yaml, key max_tokens: 1 is too small"):
         configure({}, file)
-    with pytest.raises(UsageError, match="^--max-tokens: 0 is too small"):
+    with pytest.raises(UsageError, match=r"^--max-tokens: 0 is too small"):
         configure({"max_tokens": "0"}, file)
     with pytest.raises(UsageError, match=r"settings\.yaml, key lyers: this key is not known.*layers"):
         configure({}, written(tmp_path, "lyers: 3\n"))

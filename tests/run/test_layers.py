@@ -52,7 +52,7 @@ def test_specs_name_groups_of_blocks(spec: str, n_layers: int, groups: tuple[tup
     ],
 )
 def test_bad_specs_are_refused_with_what_is_right(spec: str, said: str) -> None:
-    with pytest.raises(UsageError, match="^layers: ") as caught:
+    with pytest.raises(UsageError, match=r"^layers: ") as caught:
         parse_layers(spec, 24)
     assert said in str(caught.value)
 

@@ -161,15 +161,9 @@ def report(
     folder: Annotated[str, typer.Argument(metavar="RUN", help="The folder of a run.")], as_json: Json = False
 ) -> int:
     """Rebuild the summary and the report from the rows on disk, without the model."""
-    path = Path(folder)
-    if not path.is_dir():
-        raise UsageError(
-            "there is no such folder", where=folder, fix="Give the folder that `polarlens run --out` wrote."
-        )
+    from polarlens.run.summarise import rebuild
 
-    from polarlens.report import rebuild
-
-    _print_summary(rebuild(path), as_json)
+    _print_summary(rebuild(Path(folder)), as_json)
     return 0
 
 

@@ -2,8 +2,10 @@
 
 import hashlib
 import json
-import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from queue import Empty, SimpleQueue
+from threading import Thread
+from time import monotonic
 from typing import Any
 
 from polarlens.data.records import FIELD_NAMES
@@ -25,9 +27,11 @@ def load_rows(hub_set: HubSet, *, where: str) -> list[dict[str, object]]:
     where: names the set in messages. Raises UsageError when it cannot be had: no network (within seconds), no such set,
     configuration or split, a split to choose, none of the known columns.
     """
+    answer = _ask_hub(hub_set.name)  # asked first, because the import behind `_cached` takes seconds of its own
     splits = _cached(hub_set, where)
     if splits is None:
-        _await_hub(hub_set, where)
+        if (error := answer()) is not None:
+            raise _unavailable(error, hub_set, where)
         splits = _download(hub_set, where)
     names = sorted(splits)
     if hub_set.split is None and len(names) > 1:
@@ -60,7 +64,7 @@ def digest(rows: list[dict[str, object]]) -> str:
 
 
 def _cached(hub_set: HubSet, where: str) -> Mapping[str, Any] | None:
-    """The splits of a set that was loaded before, without a look at the network; None where it is not in the cache."""
+    """The splits of a set that was loaded before, without the network; None where it is not in the cache."""
     try:
         from datasets.packaged_modules.cache.cache import Cache
     except ImportError:
@@ -79,37 +83,42 @@ def _cached(hub_set: HubSet, where: str) -> Mapping[str, Any] | None:
     return splits
 
 
-def _await_hub(hub_set: HubSet, where: str) -> None:
-    """Return when the Hub answers and has the set; raise UsageError otherwise, after PATIENCE_S at the latest."""
+def _ask_hub(name: str) -> Callable[[], Exception | None]:
+    """Ask the Hub for a set; what is returned waits for the answer: None when it has the set, else what went wrong."""
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import HFValidationError, OfflineModeIsEnabled, RepositoryNotFoundError
 
-    answers: list[Exception | None] = []
+    answers: SimpleQueue[Exception | None] = SimpleQueue()
 
     def ask() -> None:
         try:
-            HfApi().dataset_info(hub_set.name, timeout=PATIENCE_S)
-        except Exception as error:  # whatever it is, it is judged below
-            answers.append(error)
+            HfApi().dataset_info(name, timeout=PATIENCE_S)
+        except Exception as error:  # whatever it is, `_unavailable` puts it into words
+            answers.put(error)
         else:
-            answers.append(None)
+            answers.put(None)
 
     # In a thread of its own, since looking up a host's name obeys no timeout; a daemon, so that it never holds up exit.
-    asking = threading.Thread(target=ask, daemon=True)
-    asking.start()
-    asking.join(PATIENCE_S)
-    answer = answers[0] if answers else TimeoutError(f"no answer within {PATIENCE_S:g} s")
-    if answer is None:
-        return
-    if isinstance(answer, HFValidationError | RepositoryNotFoundError):
+    Thread(target=ask, daemon=True).start()
+    start = monotonic()
+
+    def answer() -> Exception | None:
+        try:
+            return answers.get(timeout=max(0.5, PATIENCE_S - (monotonic() - start)))
+        except Empty:
+            return TimeoutError(f"no answer within {PATIENCE_S:g} s")
+
+    return answer
+
+
+def _unavailable(error: Exception, hub_set: HubSet, where: str) -> UsageError:
+    from huggingface_hub.errors import HFValidationError, OfflineModeIsEnabled, RepositoryNotFoundError
+
+    if isinstance(error, HFValidationError | RepositoryNotFoundError):
         fix = f"Check the name at https://huggingface.co/datasets; a private set needs a token. {USE_A_FILE}"
-        raise UsageError(f"the Hub has no data set {hub_set.name!r} that you may read", where=where, fix=fix)
-    reason = "offline mode is set" if isinstance(answer, OfflineModeIsEnabled) else _first_line(answer)
-    raise UsageError(
-        f"the Hugging Face Hub cannot be reached ({reason}) and the set is not in the local cache",
-        where=where,
-        fix=USE_A_FILE,
-    )
+        return UsageError(f"the Hub has no data set {hub_set.name!r} that you may read", where=where, fix=fix)
+    reason = "offline mode is set" if isinstance(error, OfflineModeIsEnabled) else _first_line(error)
+    what = f"the Hugging Face Hub cannot be reached ({reason}) and the set is not in the local cache"
+    return UsageError(what, where=where, fix=USE_A_FILE)
 
 
 def _download(hub_set: HubSet, where: str) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ from polarlens.data.formats import PAIR_READERS, TEXT_READERS, BadRecord, Reader
 from polarlens.data.hub import digest, load_rows
 from polarlens.data.items import Dataset, Pair, T, Text
 from polarlens.data.records import PAIR_FIELDS, TEXT_FIELDS, pair_item, text_item
-from polarlens.data.spec import HubSet, parse
+from polarlens.data.spec import HubSet, label, parse
 from polarlens.errors import UsageError
 
 
@@ -39,13 +39,15 @@ def read_pairs(specs: Sequence[str], *, limit: int | None = None) -> Dataset[Pai
     `hub:NAME:CONFIG[:SPLIT]`.
     limit: keep the first N of each SPEC.
 
-    Raises UsageError as `read_texts`, and for a SPEC given twice.
+    Raises UsageError as `read_texts`, and for two SPECs of one name, since rows are told apart by it.
     """
     if not specs:
         raise UsageError("no minimal pairs named", where="--pairs", fix="Name a file or a Hub set")
-    for spec, count in Counter(specs).items():
+    for name, count in Counter(map(label, specs)).items():
         if count > 1:
-            raise UsageError(f"{spec} is given {count} times", where="--pairs", fix="Name each set once")
+            raise UsageError(
+                f"{count} sets are called {name}", where="--pairs", fix="Name each set once, and give files different names"
+            )
     items: list[Pair] = []
     sources = []
     for spec in specs:
@@ -65,14 +67,14 @@ def _read(
     """The items of one SPEC and the record of where they came from."""
     if limit is not None and limit < 1:
         raise UsageError(f"a limit of {limit} leaves nothing", where="--limit", fix="Give 1 or more, or leave it out")
-    target = parse(spec)
+    target, name = parse(spec), label(spec)
     items: list[T] = []
     skipped: Counter[str] = Counter()
     seen: Counter[str] = Counter()
     try:
         sha256, records = _hub_records(target, spec) if isinstance(target, HubSet) else _file_records(target, readers)
         for record in records:
-            item = make(record, spec)
+            item = make(record, name)
             if item is None:
                 skipped["blank"] += 1
             elif not passes(item):

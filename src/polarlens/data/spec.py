@@ -49,3 +49,9 @@ def parse(spec: str) -> Path | HubSet:
             f"for a local file of that name write ./{spec}",
         )
     return HubSet(*parts)
+
+
+def label(spec: str) -> str:
+    """The name of a set in rows and messages: a file's name without its folder, so that a moved file stays the same set."""
+    target = parse(spec)
+    return spec.removeprefix(HUB_PREFIX) if isinstance(target, HubSet) else target.name

@@ -165,27 +165,31 @@ def _adjunct(draw: Draw, kind: str, used: set[str]) -> Node:
 
 
 def adjuncts(
-    draw: Draw, frame: Frame, head: Node, tense: str, used: set[str], *, place: float = 0.45, time: float = 0.12
+    draw: Draw, frame: Frame, head: Node, tense: str, used: set[str], *, where: float = 0.45, when: float = 0.12
 ) -> Node:
     """Attach adverb of manner, place and time, where the frame and the tense allow them and chance has it."""
     if frame.verb in MANNER and draw.chance(0.18):
         head.add(phrases.adverb(draw.choice(MANNER[frame.verb])), "advmod")
     kind = frame.adjunct.removeprefix("!")
-    if frame.adjunct.startswith("!") or (kind != "none" and draw.chance(place)):
+    if frame.adjunct.startswith("!") or (kind != "none" and draw.chance(where)):
         head.add(_adjunct(draw, kind, used), "obl")
-    if frame.verb not in STATIVE and draw.chance(time):
-        head = with_time(draw, head, tense)
+    if frame.verb not in STATIVE and draw.chance(when):
+        with_time(draw, head, tense)
     return head
 
 
 def with_time(draw: Draw, head: Node, tense: str) -> Node:
     """Attach a time phrase that goes with the tense, if there is one."""
-    period = {"present": "Pres", "past": "Past", "past progressive": "Past", "will": "Fut"}.get(tense)
-    if period == "Past" and tense == "past progressive":
-        return head.add(phrases.time_phrase("yesterday"), "obl:unmarked")
-    if period:
-        return head.add(phrases.time_phrase(draw.choice(words.TIMES[period])), "obl:unmarked")
-    return head
+    text = time_text(draw, tense)
+    return head.add(phrases.time_phrase(text), "obl:unmarked") if text else head
+
+
+def time_text(draw: Draw, tense: str) -> str:
+    """A time phrase that goes with the tense, or nothing."""
+    if tense == "past progressive":
+        return "yesterday"
+    period = {"present": "Pres", "past": "Past", "will": "Fut"}.get(tense)
+    return draw.choice(words.TIMES[period]) if period else ""
 
 
 def tense(draw: Draw, verb: str = "be") -> str:

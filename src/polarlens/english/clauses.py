@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from polarlens.english import morphology
 from polarlens.english.phrases import agreement
 from polarlens.english.tree import Node, Sentence, sentence
-from polarlens.english.words import CONTRACTED_MODALS, MODALS
+from polarlens.english.words import CONTRACTED_MODALS, MODALS, NO_CONTRACTION
 
 _CONTRACTED = {"is": "'s", "are": "'re", "am": "'m", "have": "'ve", "has": "'s", "will": "'ll"}
 
@@ -58,7 +58,7 @@ def predicate(verb: str, tense: str, subject: Node | tuple[str, str], *, negatio
     """A verb in a tense that agrees with a subject.
 
     tense: a modal, or `present` or `past`, alone or followed by `progressive` or `perfect`.
-    subject: the phrase, or (number, person). negation: empty, `not` or `n't`.
+    subject: the phrase, or (number, person). negation: empty, `not` or `n't` (`not` after am, may and might).
     """
     features = agreement(subject) if isinstance(subject, Node) else subject
     chain = _chain("be" if passive else verb, tense, features, bool(negation) and not passive)
@@ -68,6 +68,12 @@ def predicate(verb: str, tense: str, subject: Node | tuple[str, str], *, negatio
         chain[-1].feats["Voice"] = "Pass"
     *auxiliaries, head = chain
     return _negated(Predicate(head, _as_auxiliaries(auxiliaries)), negation)
+
+
+def question(verb: str, tense: str, subject: Node) -> Predicate:
+    """A verb with an auxiliary to put before the subject: do, does or did where the tense has none."""
+    chain = _chain(verb, tense, agreement(subject), support=True)
+    return Predicate(chain[-1], _as_auxiliaries(chain[:-1]))
 
 
 def copular(complement: Node, tense: str, subject: Node | tuple[str, str], *, negation: str = "") -> Predicate:
@@ -88,6 +94,8 @@ def _as_auxiliaries(nodes: list[Node]) -> list[Node]:
 
 def _negated(built: Predicate, negation: str) -> Predicate:
     if negation:
+        if built.finite.form in NO_CONTRACTION:
+            negation = "not"
         built.negation = Node(negation, "not", "PART", {"Polarity": "Neg"}, "advmod", glued=negation == "n't")
         if built.negation.glued:
             built.finite.form = CONTRACTED_MODALS.get(built.finite.form, built.finite.form)

@@ -100,9 +100,7 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = {
     "gpt_neo": (_gpt2(),),
     "gptj": (_gpt2(pre_mlp_norm=None),),
     "codegen": (_gpt2(pre_mlp_norm=None),),
-    "gpt_neox": (
-        _llama(layers="gpt_neox.layers", attention="attention", final_norm="gpt_neox.final_layer_norm"),
-    ),
+    "gpt_neox": (_llama(layers="gpt_neox.layers", attention="attention", final_norm="gpt_neox.final_layer_norm"),),
     "opt": (_OPT_POST_NORM, _OPT),
     "bloom": (
         _gpt2(

@@ -5,8 +5,9 @@ first positional argument or by keyword.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -42,21 +43,18 @@ def hooked(register: Iterable[Callable[[], Any]]) -> Iterator[None]:
 
     Also when a registration itself fails half-way: the hooks added before it come off.
     """
-    handles: list[Any] = []
-    try:
+    with ExitStack() as stack:
         for add in register:
-            handles.append(add())
+            stack.callback(add().remove)
         yield
-    finally:
-        for handle in reversed(handles):
-            handle.remove()
 
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a module: clones of the hidden state that went in and came out, and whether a tuple came out.
+    """One call of a module: copies of the hidden state that went in and came out, and whether a tuple came out.
 
-    Clones, because Falcon adds the attention result into the MLP's output in place.
+    Copies, because Falcon adds the attention result into the MLP's output in place; on the CPU, because the parts of a
+    split model live on several devices.
     """
 
     args: tuple[Any, ...]
@@ -74,7 +72,7 @@ def recorded(modules: Iterable[nn.Module], *, keep_arguments: bool = False) -> I
 
     def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         hidden = first_input(args, kwargs)
-        pending.setdefault(module, []).append(None if hidden is None else hidden.detach().clone())
+        pending.setdefault(module, []).append(None if hidden is None else hidden.detach().to("cpu", copy=True))
 
     def after(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         hidden = first_tensor(output)
@@ -83,15 +81,15 @@ def recorded(modules: Iterable[nn.Module], *, keep_arguments: bool = False) -> I
                 args if keep_arguments else (),
                 kwargs if keep_arguments else {},
                 pending[module].pop(),
-                None if hidden is None else hidden.detach().clone(),
+                None if hidden is None else hidden.detach().to("cpu", copy=True),
                 isinstance(output, tuple),
             )
         )
 
     def registrations() -> Iterator[Callable[[], Any]]:
         for module in dict.fromkeys(modules):
-            yield lambda m=module: m.register_forward_pre_hook(before, with_kwargs=True)
-            yield lambda m=module: m.register_forward_hook(after, with_kwargs=True)
+            yield partial(module.register_forward_pre_hook, before, with_kwargs=True)
+            yield partial(module.register_forward_hook, after, with_kwargs=True)
 
     with hooked(registrations()):
         yield calls

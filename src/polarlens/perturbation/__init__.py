@@ -12,7 +12,7 @@ from polarlens.perturbation.geometry import (
     working_dtype,
 )
 from polarlens.perturbation.noise import Sequence, Stream, align, coins, gaussian
-from polarlens.perturbation.planes import Reference, direction, reference
+from polarlens.perturbation.planes import Reference, reference
 from polarlens.perturbation.policy import (
     ARMS,
     LEVELS,
@@ -44,7 +44,6 @@ __all__ = [
     "align",
     "angular",
     "coins",
-    "direction",
     "displace",
     "distance",
     "feasible",

@@ -8,14 +8,15 @@ import torch
 from torch import Tensor
 
 from polarlens.errors import NumericalError, UsageError
-from polarlens.perturbation.geometry import angular, distance, dot, feasible, magnitude, norm_change, norms, widened
+from polarlens.perturbation.geometry import cast, feasible, lengthened, norms, positive, rotated, widened
 from polarlens.perturbation.noise import Sequence, coins, gaussian
-from polarlens.perturbation.planes import Reference, direction
+from polarlens.perturbation.planes import Reference, component
 from polarlens.perturbation.policy import ARMS, MATCHED, Arm, Policy
 
 # The scale of the plane `additive` is found by this many bisections in [0, MAX_SCALE].
 BISECTIONS = 20
 MAX_SCALE = 2.0
+BLOCK_TOKENS = 512
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,36 +59,76 @@ def displace(
 
     Raises NumericalError naming the token when a value is not finite or the draw gives a token no direction.
     """
-    n, delta, draw = norms(h), widened(delta.to(h.device)), draw.to(h.device)
-    _require(delta >= 0, "delta is not a number >= 0")
-    asking = delta > 0
-    _require(n.isfinite() | ~asking, "the state to perturb is not finite")
-    possible = feasible(n, delta)
-    moves = asking & (n > 0) if policy.level("infeasible", arm) == "apply" else asking & possible
-    asked = torch.where(moves, delta, 0.0)
+    draw, delta = draw.to(h.device), widened(delta.to(h.device))
     if arm == "magnitude":
         signs = _signs(policy, draw, antithetic)
-        _require((signs != 0) | ~moves, "the draw holds no sign for a token that is to move")
-        state, saturated = magnitude(h, asked, signs), torch.zeros_like(moves[:, 0])
+        blocks = [_lengthen(h[rows], policy, signs[rows], delta[rows]) for rows in _blocks(h)]
     else:
-        v = direction(policy.level("plane", arm), h, draw, reference)
-        _require((norms(v.detach()) > 0) | ~moves, "the draw gives a token that is to move no direction")
-        v = v if antithetic == 1 else -v
-        chord, saturated = _chords(policy, h, n, v, asked, draw, antithetic)
-        state = angular(h, chord, v)
-    with torch.no_grad():
-        realised, change = distance(h, state), norm_change(h, state)
-        _require(realised.isfinite() | ~moves, f"the perturbed state overflows {h.dtype}")
-        realised, change = torch.where(moves, realised, 0.0), torch.where(moves, change, 0.0)
-    return Displacement(state, asked.detach(), realised, change, asking & ~possible, saturated)
+        blocks = [_turn(h[rows], policy, draw[rows], delta[rows], antithetic, reference) for rows in _blocks(h)]
+    *fields, able = (torch.cat(part) for part in zip(*blocks, strict=True))
+    moved = Displacement(*fields)
+    _require(delta >= 0, "delta is not a number >= 0")
+    _require(able, "the draw gives no direction or sign to a token that is to move")
+    _require(moved.norm_change.isfinite(), f"the state is not finite, or overflows {h.dtype} when perturbed")
+    return moved
+
+
+# The fields of a Displacement, and whether each token (B, T) that moves has something drawn.
+_Block = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
+
+
+def _blocks(h: Tensor) -> list[slice]:
+    """Whole sequences, few enough for float64 copies to stay in cache; all of them on an accelerator."""
+    rows = max(1, BLOCK_TOKENS // max(1, h.shape[1])) if h.device.type == "cpu" else max(1, len(h))
+    return [slice(start, start + rows) for start in range(0, max(1, len(h)), rows)]
+
+
+def _lengthen(h: Tensor, policy: Policy, signs: Tensor, delta: Tensor) -> _Block:
+    x, n = widened(h), norms(h)
+    asked, left = _asked(policy, "magnitude", n, delta)
+    moves = asked > 0
+    state = cast(h, lengthened(x, n, signs * asked), moves)
+    saturated = torch.zeros_like(moves[:, 0])
+    return state, asked.detach(), *_realised(x, n, state, moves), left, saturated, (signs != 0) | ~moves
+
+
+def _turn(
+    h: Tensor, policy: Policy, draw: Tensor, delta: Tensor, antithetic: int, reference: Reference | None
+) -> _Block:
+    x, n = widened(h), norms(h)
+    asked, left = _asked(policy, "angular", n, delta)
+    moves = asked > 0
+    plane, mean = policy.level("plane", "angular"), policy.level("matching", "angular") == "mean"
+    t, size, along = component(plane, x, n, draw, reference)
+    if plane == "additive":
+        length = positive(torch.hypot(along, size))
+        chord, saturated = _additive_chords(n, antithetic * along / length, size / length, asked, mean)
+    else:
+        chord, saturated = _chords(n, asked, mean)
+    state = cast(h, rotated(x, n, antithetic * chord, t, size), moves)
+    able = (size > 0) | ~moves | ~n.isfinite()
+    return state, asked.detach(), *_realised(x, n, state, moves), left, saturated, able
+
+
+def _asked(policy: Policy, arm: Arm, n: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
+    """The distance of each token that moves, 0 for the others; and the tokens asked for that are not feasible."""
+    asking = delta > 0
+    possible = feasible(n, delta) | n.isnan()  # what is not a number is let through, to be noticed
+    moves = asking & (n > 0) if policy.level("infeasible", arm) == "apply" else asking & possible
+    return torch.where(moves, delta, 0.0), asking & ~possible
+
+
+@torch.no_grad()
+def _realised(x: Tensor, n: Tensor, state: Tensor, moves: Tensor) -> tuple[Tensor, Tensor]:
+    """Distance and relative norm change after the cast, 0 for tokens that stay."""
+    realised, change = norms(widened(state) - x), norms(state) / positive(n) - 1
+    return torch.where(moves, realised, 0.0), torch.where(moves, change, 0.0)
 
 
 def _require(good: Tensor, what: str) -> None:
     if not good.all():
         row, token = (~good).nonzero()[0].tolist()
-        raise NumericalError(
-            what, where=f"row {row}, token {token} of the batch", fix="Check the model's states; run in float32."
-        )
+        raise NumericalError(what, where=f"row {row}, token {token}", fix="Check the model's states; run in float32.")
 
 
 def _signs(policy: Policy, draw: Tensor, antithetic: int) -> Tensor:
@@ -103,22 +144,14 @@ def _signs(policy: Policy, draw: Tensor, antithetic: int) -> Tensor:
     return torch.full_like(draw, 1 if level == "grow" else -1)
 
 
-def _chords(
-    policy: Policy, h: Tensor, n: Tensor, v: Tensor, asked: Tensor, draw: Tensor, antithetic: int
-) -> tuple[Tensor, Tensor]:
-    """How far each token turns, as a chord (B, T), and the sequences (B,) where a scale hit its bound."""
-    moves = asked > 0
-    mean = policy.level("matching", "angular") == "mean"
-    if policy.level("plane", "angular") == "additive":
-        size = norms(draw)
-        along = antithetic * dot(widened(h), draw).squeeze(-1) / (n * size)
-        across = antithetic * dot(v, draw).squeeze(-1) / size
-        return _additive_chords(n, along, across, asked, mean)
+def _chords(n: Tensor, asked: Tensor, mean: bool) -> tuple[Tensor, Tensor]:
+    """How far each token turns, and the sequences where that is bounded by the diameter 2n."""
     wanted = asked
     if mean:
-        total = (n * moves).sum(-1, keepdim=True)
-        wanted = n * moves * (asked.sum(-1, keepdim=True) / torch.where(total > 0, total, 1.0))
-    return torch.minimum(wanted, 2 * n), (moves & (wanted > 2 * n)).any(-1)
+        moving = n * (asked > 0)
+        total = moving.sum(-1, keepdim=True)
+        wanted = moving * (asked.sum(-1, keepdim=True) / positive(total))
+    return torch.minimum(wanted, 2 * n), (wanted > 2 * n).any(-1)
 
 
 def _additive_chords(n: Tensor, along: Tensor, across: Tensor, asked: Tensor, mean: bool) -> tuple[Tensor, Tensor]:

@@ -27,11 +27,6 @@ def widened(x: Tensor) -> Tensor:
     return x.to(working_dtype(x.device))
 
 
-def dot(x: Tensor, y: Tensor) -> Tensor:
-    """Inner products along the last axis, kept as an axis of width 1."""
-    return (x * y).sum(-1, keepdim=True)
-
-
 def norms(h: Tensor) -> Tensor:
     """Euclidean norms of (..., d) states: (...) in the working dtype; squares neither overflow nor underflow."""
     x = widened(h)
@@ -49,17 +44,45 @@ def feasible(n: Tensor, delta: float | Tensor) -> Tensor:
     return (n > 0) & (delta < n)
 
 
+def lengthened(x: Tensor, n: Tensor, change: Tensor) -> Tensor:
+    """Widened states x (..., d) of norm n (...), moved by the signed distance `change` (...) along themselves."""
+    return x * (1 + change / positive(n))[..., None]
+
+
+def rotated(x: Tensor, n: Tensor, chord: Tensor, t: Tensor, size: Tensor) -> Tensor:
+    """Widened states x (..., d) of norm n (...), turned toward t/size by `chord` (...).
+
+    t: (..., d) perpendicular to x, of norm size (...). NaN where chord > 2n: there is no such point.
+    """
+    q = (chord / positive(n)).square() / 2
+    across = chord * (1 - q / 2).sqrt() / positive(size)
+    return torch.addcmul((1 - q)[..., None] * x, across[..., None], t)
+
+
+def perpendicular(x: Tensor, n: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The component of g (..., d) perpendicular to widened states x of norm n, its norm, and g's component along x.
+
+    The norm is 0 where no perpendicular component stands clear of rounding: g = 0, or g parallel to x.
+    """
+    g, inverse = widened(g), 1 / positive(n)
+    along = torch.linalg.vecdot(x, g) * inverse
+    t = torch.addcmul(g, x, (-along * inverse)[..., None])
+    # The first projection leaves a rounding error along x; twice is enough.
+    rest = torch.linalg.vecdot(x, t) * inverse
+    t = torch.addcmul(t, x, (-rest * inverse)[..., None])
+    size = torch.linalg.vector_norm(t, dim=-1)
+    return t, torch.where(size > 64 * torch.finfo(t.dtype).eps * along.abs(), size, 0.0), along
+
+
 def magnitude(h: Tensor, delta: float | Tensor, sign: int | Tensor = 1) -> Tensor:
     """(1 + sign·delta/|h|) h: the length changes by `delta`, the direction stays as long as sign·delta > -|h|.
 
     h: (..., d). delta: scalar or (...), >= 0, in the units of h. sign: +1 grows, -1 shrinks; scalar or (...).
     Tokens with delta = 0 and zero vectors come back bit for bit. Same shape and dtype as h.
     """
-    n, asked = _sizes(h, delta)
-    signs = torch.as_tensor(sign, device=h.device).unsqueeze(-1)
-    x = widened(h)
-    moved = x + (signs * asked / _positive(n)) * x
-    return torch.where((asked > 0) & (n > 0), moved, x).to(h.dtype)
+    x, n = widened(h), norms(h)
+    asked = _like(n, delta)
+    return cast(h, lengthened(x, n, torch.as_tensor(sign, device=h.device) * asked), (asked > 0) & (n > 0))
 
 
 def tangent(h: Tensor, g: Tensor) -> Tensor:
@@ -68,14 +91,9 @@ def tangent(h: Tensor, g: Tensor) -> Tensor:
     Uniform on the unit sphere of h's orthogonal complement for Gaussian g. Zero where g has no such component (g = 0
     or g parallel to h up to rounding). Raises UsageError for d = 1, where nothing is perpendicular.
     """
-    _require_two(h)
-    u = widened(h) / _positive(norms(h)[..., None])
-    g = widened(g)
-    t = g - dot(u, g) * u
-    t = t - dot(u, t) * u  # the first projection leaves a rounding error along u; twice is enough
-    size = norms(t)[..., None]
-    clear = size > 64 * torch.finfo(t.dtype).eps * norms(g)[..., None]
-    return torch.where(clear, t / torch.where(clear, size, 1.0), 0.0)
+    require_width(h)
+    t, size, _ = perpendicular(widened(h), norms(h), g)
+    return torch.where((size > 0)[..., None], t / positive(size)[..., None], 0.0)
 
 
 def angular(h: Tensor, delta: float | Tensor, v: Tensor) -> Tensor:
@@ -85,12 +103,15 @@ def angular(h: Tensor, delta: float | Tensor, v: Tensor) -> Tensor:
     v: (..., d) unit and perpendicular to h, see `tangent`. Tokens with delta = 0 and zero vectors come back bit for
     bit. Same shape and dtype as h. Raises UsageError for d = 1.
     """
-    _require_two(h)
-    n, asked = _sizes(h, delta)
-    x = widened(h)
-    q = (asked / _positive(n)).square() / 2
-    moved = x + (asked * (1 - q / 2).sqrt() * v - q * x)
-    return torch.where((asked > 0) & (n > 0), moved, x).to(h.dtype)
+    require_width(h)
+    x, n, v = widened(h), norms(h), widened(v)
+    asked = _like(n, delta)
+    return cast(h, rotated(x, n, asked, v, torch.ones_like(n)), (asked > 0) & (n > 0))
+
+
+def cast(h: Tensor, moved: Tensor, moves: Tensor) -> Tensor:
+    """`moved` in the dtype of h where `moves` (...), h bit for bit elsewhere."""
+    return torch.where(moves[..., None], moved.to(h.dtype), h)
 
 
 def distance(h: Tensor, h2: Tensor) -> Tensor:
@@ -101,22 +122,23 @@ def distance(h: Tensor, h2: Tensor) -> Tensor:
 def norm_change(h: Tensor, h2: Tensor) -> Tensor:
     """|h2|/|h| - 1 along the last axis: (...) in the working dtype; 0 for zero vectors."""
     n = norms(h)
-    return torch.where(n > 0, norms(h2) / _positive(n) - 1, 0.0)
+    return torch.where(n > 0, norms(h2) / positive(n) - 1, 0.0)
 
 
-def _sizes(h: Tensor, delta: float | Tensor) -> tuple[Tensor, Tensor]:
-    """Norms and distances with an axis of width 1 in place of d."""
-    n = norms(h)[..., None]
-    return n, torch.as_tensor(delta, dtype=n.dtype, device=n.device).unsqueeze(-1)
-
-
-def _positive(n: Tensor) -> Tensor:
+def positive(n: Tensor) -> Tensor:
     """Norms with 0 replaced by 1, to divide by."""
     return torch.where(n > 0, n, 1.0)
 
 
-def _require_two(h: Tensor) -> None:
-    if h.shape[-1] < 2:
+def require_width(h: Tensor, least: int = 2, plane: str = "orthogonal") -> None:
+    """UsageError when states are too narrow to have a direction to turn to."""
+    if h.shape[-1] < least:
         raise UsageError(
-            "a state of width 1 has no direction to turn to", where="arm angular", fix="Use the magnitude arm."
+            f"a state of width {h.shape[-1]} has no direction to turn to",
+            where=f"arm angular, plane {plane}",
+            fix=f"Give states of width {least} or more, or use the magnitude arm.",
         )
+
+
+def _like(n: Tensor, delta: float | Tensor) -> Tensor:
+    return torch.as_tensor(delta, dtype=n.dtype, device=n.device)

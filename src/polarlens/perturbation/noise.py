@@ -1,4 +1,4 @@
-"""Draws as a pure function of their key: (seed, item, member, layer, arm), the token's index, and the policy's sharing levels.
+"""Draws as a pure function of seed, item, member, layer, arm and token index, and of what the policy shares.
 
 One counter-based generator (Philox) per sequence and layer, keyed by a hash. Row i of its stream does not depend on how
 many rows are drawn, so a token's draw depends neither on batch, padding and order nor on the tokens after it. No global
@@ -24,7 +24,7 @@ class Sequence:
 
     item: identity of the item. member: 0 good, 1 bad member of a minimal pair, None for a text.
     n_tokens: real tokens, BOS included, padding not.
-    slots: (n_tokens,) labels of the tokens under `common` noise, equal where members are aligned; None means 0, 1, 2, ...
+    slots: (n_tokens,) labels of the tokens under `common` noise, equal where members are aligned; None: 0, 1, 2, ...
     """
 
     item: str

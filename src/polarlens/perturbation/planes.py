@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from polarlens.errors import NumericalError, UsageError
-from polarlens.perturbation.geometry import dot, norms, tangent, widened
+from polarlens.perturbation.geometry import norms, perpendicular, require_width, widened
 
 # A bank row is another direction than the state when the sine of their angle is above this.
 PARALLEL = 1e-4
@@ -55,53 +55,42 @@ def reference(states: Tensor, is_sink: Tensor) -> Reference:
     return Reference(r.T.float().contiguous(), bank, hashlib.sha256(content).hexdigest())
 
 
-def direction(plane: str, h: Tensor, draw: Tensor, reference: Reference | None = None) -> Tensor:
-    """v for states (..., d) under a plane level: unit, perpendicular to h, (..., d) in the working dtype.
+def component(
+    plane: str, x: Tensor, n: Tensor, draw: Tensor, reference: Reference | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The plane's vector perpendicular to states, not normalised: (t, |t|, component of what was drawn along x).
 
-    draw: (..., d) standard normal. Zero where the draw has no component perpendicular to h, or no row of the bank has.
-    Raises UsageError when the plane needs a larger width or a reference.
+    x: states (..., d) in the working dtype, n: their norms. draw: (..., d) standard normal. |t| is 0 where what was
+    drawn has no component perpendicular to x, or no row of the bank has. Raises UsageError when the plane needs a larger width or a reference.
     """
-    if plane == "centred":
-        if h.shape[-1] < 3:
-            raise UsageError(
-                f"a state of width {h.shape[-1]} has no direction perpendicular to itself and the all-ones vector",
-                where="plane centred",
-                fix="Choose the plane 'orthogonal'.",
-            )
-        # What is perpendicular to the ones is so to h as soon as it is to h without its mean.
-        return tangent(_centred(h), _centred(draw))
+    require_width(x, 3 if plane == "centred" else 2, plane)
     if plane in ("orthogonal", "additive"):
-        return tangent(h, draw)
+        return perpendicular(x, n, draw)
+    if plane == "centred":
+        # What is perpendicular to the ones is so to h as soon as it is to h without its mean.
+        x = _centred(x)
+        return perpendicular(x, norms(x), _centred(widened(draw)))
     if reference is None:
         raise UsageError("needs clean reference states", where=f"plane {plane}", fix="Give displace a reference.")
     if plane == "covariance":
-        factor = reference.factor.to(h.device)
-        return tangent(h, draw[..., : factor.shape[1]].to(factor.dtype) @ factor.T)
-    return _toward_bank(h, draw, reference.bank.to(h.device))
+        factor = reference.factor.to(x.device)
+        return perpendicular(x, n, draw[..., : factor.shape[1]].to(factor.dtype) @ factor.T)
+    return _toward_bank(x, n, draw, reference.bank.to(x.device))
 
 
 def _centred(x: Tensor) -> Tensor:
-    x = widened(x)
     x = x - x.mean(-1, keepdim=True)
     return x - x.mean(-1, keepdim=True)  # the first mean is rounded at the scale of x, not of what remains
 
 
-def _toward_bank(h: Tensor, draw: Tensor, bank: Tensor) -> Tensor:
-    """v toward the bank row that the draw picks, or the next row that is not parallel to h; zero when all rows are."""
+def _toward_bank(x: Tensor, n: Tensor, draw: Tensor, bank: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The bank row that the draw picks, or the next row that is not parallel to x, without its component along x."""
     # The draw's first entry is uniform after the normal distribution function.
     row = (torch.special.ndtr(widened(draw[..., 0])) * len(bank)).long().clamp_max(len(bank) - 1)
-    parallel = _parallel(h, bank[row])
-    for _ in range(len(bank) - 1):
+    for _ in range(len(bank)):
+        t, size, along = perpendicular(x, n, bank[row])
+        parallel = size <= PARALLEL * along.abs()
         if not parallel.any():
-            break
+            return t, size, along
         row = torch.where(parallel, (row + 1) % len(bank), row)
-        parallel = parallel.masked_scatter(parallel, _parallel(h[parallel], bank[row[parallel]]))
-    return torch.where(parallel[..., None], 0.0, tangent(h, bank[row]))
-
-
-def _parallel(h: Tensor, other: Tensor) -> Tensor:
-    """Whether the line through `other` is too close to h's to name a plane with it: (...) bool; true for other = 0."""
-    u = widened(h.detach())
-    u = u / norms(u).clamp_min(torch.finfo(u.dtype).tiny)[..., None]
-    other = widened(other)
-    return norms(other - dot(u, other) * u) <= PARALLEL * norms(other)
+    return t, torch.where(parallel, 0.0, size), along

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from polarlens.data.spec import DEFAULT_PAIR_LIMIT, DEFAULT_PAIR_SPECS, DEFAULT_TEXT_FILTER, DEFAULT_TEXT_SPEC
 from polarlens.errors import UsageError
 from polarlens.run import values
 
@@ -54,13 +55,6 @@ PRESETS: dict[Preset, dict[str, Any]] = {
         "text_filter": "notebook",
     },
 }
-
-HUB_TEXT = "hub:Salesforce/wikitext:wikitext-103-raw-v1:test"
-HUB_PAIRS = (
-    "hub:nyu-mll/blimp:regular_plural_subject_verb_agreement_1",
-    "hub:nyu-mll/blimp:irregular_plural_subject_verb_agreement_1",
-)
-HUB_PAIRS_LIMIT = 100
 
 
 def _maybe(parse: Callable[[Any], Any]) -> BeforeValidator:
@@ -181,7 +175,7 @@ def resolved(config: RunConfig) -> RunConfig:
     """
     defaults: dict[str, Any] = {
         "experiments": ("sweep", "repair", "propagation"),
-        "text_filter": "none" if config.text or config.pairs else "notebook",
+        "text_filter": "none" if config.text or config.pairs else DEFAULT_TEXT_FILTER,
         "out": Path("polarlens-runs") / run_name(config.models[0] if config.models else "model"),
         **PRESETS[config.preset],
     }
@@ -210,7 +204,7 @@ def sources(config: RunConfig) -> Sources:
     """What to read: the SPECs given, or, where there is none of either task, the published sets from the Hub."""
     if config.text or config.pairs:
         return Sources(config.text, config.limit, config.pairs or (), config.limit)
-    return Sources(HUB_TEXT, config.limit, HUB_PAIRS, config.limit or HUB_PAIRS_LIMIT)
+    return Sources(DEFAULT_TEXT_SPEC, config.limit, DEFAULT_PAIR_SPECS, config.limit or DEFAULT_PAIR_LIMIT)
 
 
 def run_name(model: str) -> str:

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from polarlens.data.items import Dataset, Pair, Text
-from polarlens.data.spec import read_pairs, read_texts
+from polarlens.data import Dataset, Pair, Text, read_pairs, read_texts
 from polarlens.engine.encoding import Encoded, Encoding, encode_pairs, encode_texts
 from polarlens.errors import UsageError
 from polarlens.run.config import RunConfig, Task, sources

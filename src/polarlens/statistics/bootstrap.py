@@ -1,8 +1,8 @@
 """The bias-corrected accelerated bootstrap over clusters of items: a cross-check of the t and Fieller intervals.
 
-Efron (1987), "Better Bootstrap Confidence Intervals". The statistic is a ratio of sums, which covers means (weights 1),
-rates per token, differences of arms and ratios of arms. Deterministic: the resamples depend on the seed and the number of
-clusters alone.
+Efron (1987), "Better Bootstrap Confidence Intervals". The statistic is a ratio of sums, which covers means
+(weights 1), rates per token, differences of arms and ratios of arms. Deterministic: the resamples depend on the seed
+and the number of clusters alone.
 """
 
 from functools import lru_cache

@@ -17,9 +17,9 @@ def cell_entries(
 ) -> list[dict[str, object]]:
     """One entry per condition, arm, measure and phenomenon, the controls first.
 
-    `mean` and intervals are damages: nats (per token for nll and kl) and points. `ci_simultaneous` is Bonferroni over the
-    usable deltas (times blocks); an entry without `ci95` says `why`. `ci95_bca` is the bootstrap cross-check over items,
-    left out where items share draws. A control that is exactly zero has mean 0 and no interval.
+    `mean` and intervals are damages: nats (per token for nll and kl) and points. `ci_simultaneous` is Bonferroni over
+    the usable deltas (times blocks); an entry without `ci95` says `why`. `ci95_bca` is the bootstrap cross-check over
+    items, left out where items share draws. A control that is exactly zero has mean 0 and no interval.
     """
     sizes = family_sizes(usable)
     out: list[dict[str, object]] = []

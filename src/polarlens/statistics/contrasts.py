@@ -12,7 +12,7 @@ from polarlens.statistics.multiplicity import bonferroni_level, holm
 from polarlens.statistics.ratio import ratio, ratio_interval
 
 UNUSABLE = "both arms are at the floor of the task: the delta is not usable"
-# difference = angular - magnitude for losses, magnitude - angular for accuracy and margin: positive is what the paper says
+# angular - magnitude for losses, magnitude - angular for accuracy and margin: positive is what the paper says
 SIGN: dict[str, tuple[float, float]] = {
     **dict.fromkeys(MEASURES["loss"], (1.0, -1.0)),
     **dict.fromkeys(MEASURES["pairs"], (-1.0, 1.0)),
@@ -68,8 +68,9 @@ def comparisons(damages: Damages, policies: Policies, usable: Mapping[Condition,
 def contrast_entries(experiment: str, compared: Iterable[Comparison]) -> list[dict[str, object]]:
     """The `contrasts` of the summary: a difference and a ratio (angular / magnitude) per comparison.
 
-    `p_holm`: two-sided, Holm over the usable deltas (times blocks) of the series; `ci_simultaneous`: Bonferroni over the
-    same. Both are null where the delta is not usable. `defined` is false for a ratio whose denominator is not above 0.
+    `p_holm`: two-sided, Holm over the usable deltas (times blocks) of the series; `ci_simultaneous`: Bonferroni over
+    the same. Both are null where the delta is not usable. `defined` is false for a ratio whose denominator is not
+    above 0.
     """
     every = list(compared)
     families: dict[tuple[object, ...], list[Comparison]] = {}
@@ -129,9 +130,7 @@ def _ratio(experiment: str, one: Comparison, size: int | None) -> dict[str, obje
     if value is not None:
         interval, why = ratio_interval(one.moments)
         entry["ci95"] = as_list(interval)
-        simultaneous, unbounded = (
-            ratio_interval(one.moments, bonferroni_level(0.95, size)) if size else (None, None)
-        )
+        simultaneous, unbounded = ratio_interval(one.moments, bonferroni_level(0.95, size)) if size else (None, None)
         entry["ci_simultaneous"] = as_list(simultaneous)
         why = why or unbounded
         if interval is not None and one.moments.sums is not None and _resampled(one):

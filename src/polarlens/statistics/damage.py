@@ -66,9 +66,10 @@ class ArmDamage:
 class Damages:
     """All conditions of an experiment.
 
-    items: one line per clean item: task, cluster (code), phenomenon, n_tokens, nll, accuracy, margin (clean), tie, unequal.
+    items: one line per clean item: task, cluster (code), phenomenon, n_tokens, and of the clean run nll, accuracy,
+        margin, tie, unequal (members of different token counts).
     arms: conditions with delta > 0; controls: delta = 0.
-    not_finite, without_clean: rows left out because a number is missing or not finite, or the clean row is not there.
+    not_finite, without_clean: rows left out because a number is missing or not finite, or there is no clean row.
     """
 
     items: pd.DataFrame
@@ -188,12 +189,12 @@ def _arms(rows: pd.DataFrame, unit: IntArray, items: pd.DataFrame) -> Iterator[A
     seeds = rows["seed"].to_numpy(np.float64)
     for index in np.split(order, bounds) if len(order) else ():
         part = rows.iloc[index]
-        task, layers, positions, policy_id, delta, arm = (_plain(part[name].iloc[0]) for name in by)
+        task, layers, positions, policy_id, delta, arm = (part[name].iloc[0] for name in by)
         units, row = np.unique(unit[index], return_inverse=True)
         labels, column = np.unique(np.nan_to_num(seeds[index], nan=-1.0), return_inverse=True)
         cells, shape = row * len(labels) + column, (len(units), len(labels))
         yield ArmDamage(
-            condition=Condition(str(task), layers, positions, policy_id, float(delta)),
+            condition=Condition(str(task), _text(layers), _text(positions), _text(policy_id), float(delta)),
             arm=str(arm),
             unit=units,
             seeds=labels[labels >= 0].astype(np.int64),
@@ -223,5 +224,5 @@ def _tokens(part: pd.DataFrame) -> dict[str, float | None]:
     return {"infeasible_share": share, "realised_delta_mean": mean}
 
 
-def _plain(value: object) -> object:
-    return None if value is None or value != value else value
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

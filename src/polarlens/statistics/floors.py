@@ -40,8 +40,8 @@ def unigram_cross_entropy(items: Sequence[npt.ArrayLike], vocabulary: int) -> fl
 def at_floor(level: Estimate, task: str, unigram_nll: float | None) -> bool:
     """Whether a level (accuracy in points, nll in nats per token) cannot be told from its floor.
 
-    Accuracy: the 95 % interval holds 50 or lies below it. Loss: it reaches the unigram cross-entropy. A level without an
-    interval is not judged.
+    Accuracy: the 95 % interval holds 50 or lies below it. Loss: it reaches the unigram cross-entropy. A level without
+    an interval is not judged.
     """
     interval = level.interval()
     if interval is None:
@@ -58,10 +58,8 @@ def clean_at_floor(damages: Damages, task: str, unigram_nll: float | None) -> bo
     return moments is not None and at_floor(moments.linear(1.0), task, unigram_nll)
 
 
-def usable_conditions(
-    damages: Damages, policies: Policies, unigram_nll: float | None
-) -> Mapping[Condition, bool]:
-    """Condition -> False where both arms are at the floor of its task. One arm there only understates the difference."""
+def usable_conditions(damages: Damages, policies: Policies, unigram_nll: float | None) -> Mapping[Condition, bool]:
+    """Condition -> False where both arms are at the floor of its task; one there only understates the difference."""
     floors: dict[Condition, list[bool]] = {}
     for arm in damages.arms:
         floors.setdefault(arm.condition, []).append(_arm_at_floor(damages, arm, policies, unigram_nll))

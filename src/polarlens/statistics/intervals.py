@@ -1,7 +1,7 @@
 """Estimates from items that are grouped in clusters: value, standard error, degrees of freedom, intervals, p-values.
 
-Every measure is a ratio of sums over items, D = sum num_i / sum den_i: den_i = 1 gives a mean of items, den_i = tokens a
-rate per token. With the linearised influences psi_i = (num_i - D den_i) / mean(den), C clusters and n items,
+Every measure is a ratio of sums over items, D = sum num_i / sum den_i: den_i = 1 gives a mean of items, den_i = tokens
+a rate per token. With the linearised influences psi_i = (num_i - D den_i) / mean(den), C clusters and n items,
 
     var D = C / (C - 1) * sum over clusters of (sum of psi_i within the cluster)^2 / n^2,   t with C - 1 df.
 
@@ -24,6 +24,7 @@ BoolArray = npt.NDArray[np.bool_]
 Interval = tuple[float, float]
 
 RULE_OF_THREE = 300.0  # points: -100 ln 0.05, rounded
+LARGEST = 1e60  # fourth powers stay finite
 
 
 @dataclass(frozen=True)
@@ -166,18 +167,16 @@ def moments(
         return Moments(None, n, n_clusters, why="no items" + (" with every seed" if shared_draws else ""))
     n_seeds = x.shape[2] if shared_draws else 1
     x = x if shared_draws else x.mean(axis=2, keepdims=True)
-    with np.errstate(over="ignore", invalid="ignore"):
-        values = x.mean(axis=2).sum(axis=1) / t.sum()
-        influence = (x - values[:, None, None] * t[:, None]) / t.mean()
-        # scaled so that the plain mean over clusters is the mean over items
-        z = _within(influence, codes, n_clusters) * (n_clusters / n)
-        item, seed, residual = _mean_products(z)
-    if not (np.isfinite(values).all() and np.isfinite(item).all()):
-        return Moments(None, n, n_clusters, why="the values are too large to be summed")
+    if abs(x).max() > LARGEST:
+        return Moments(None, n, n_clusters, why="the values are too large for their squares to be summed")
+    values = x.mean(axis=2).sum(axis=1) / t.sum()
+    influence = (x - values[:, None, None] * t[:, None]) / t.mean()
+    # scaled so that the plain mean over clusters is the mean over items
+    item, seed, residual = _mean_products(_within(influence, codes, n_clusters) * (n_clusters / n))
     common = {
         "scale": abs(x).max(axis=(1, 2)) / t.mean(),
         "sums": _within(x.mean(axis=2, keepdims=True), codes, n_clusters)[:, :, 0],
-        "weights": np.bincount(codes, weights=t, minlength=n_clusters).astype(np.float64),
+        "weights": _within(t[None, :, None], codes, n_clusters)[0, :, 0],
     }
     if n_clusters == 1:
         one = "one item" if n == 1 else "all items are in one cluster"
@@ -212,9 +211,11 @@ def inside(interval: Interval | None, low: float, high: float) -> bool:
 
 def _within(x: Array, codes: IntArray, n_clusters: int) -> Array:
     """Sums over the items of each cluster: (k, I, J) -> (k, C, J)."""
-    out = np.zeros((x.shape[0], n_clusters, x.shape[2]))
-    np.add.at(out, (slice(None), codes), x)
-    return out
+    if n_clusters == len(codes):
+        return x
+    order = np.argsort(codes, kind="stable")
+    starts = np.searchsorted(codes[order], np.arange(n_clusters))
+    return np.add.reduceat(x[:, order], starts, axis=1)
 
 
 def _mean_products(z: Array) -> tuple[Array, Array, Array]:
@@ -223,16 +224,16 @@ def _mean_products(z: Array) -> tuple[Array, Array, Array]:
     Entries whose degrees of freedom are 0 are 0.
     """
     k, rows, columns = z.shape
-    grand = z.mean(axis=(1, 2), keepdims=True)
-    by_row, by_column = z.mean(axis=2, keepdims=True) - grand, z.mean(axis=1, keepdims=True) - grand
-    rest = z - grand - by_row - by_column
 
     def products(x: Array, factor: float, df: int) -> Array:
         flat = x.reshape(k, -1)
         return factor * (flat @ flat.T) / (df * rows * columns) if df else np.zeros((k, k))
 
-    return (
-        products(by_row, columns, rows - 1),
-        products(by_column, rows, columns - 1),
-        products(rest, 1.0, (rows - 1) * (columns - 1)),
-    )
+    grand = z.mean(axis=(1, 2), keepdims=True)
+    by_row = z.mean(axis=2, keepdims=True) - grand
+    item = products(by_row, columns, rows - 1)
+    if columns == 1:
+        return item, np.zeros((k, k)), np.zeros((k, k))
+    by_column = z.mean(axis=1, keepdims=True) - grand
+    residual = products(z - grand - by_row - by_column, 1.0, (rows - 1) * (columns - 1))
+    return item, products(by_column, rows, columns - 1), residual

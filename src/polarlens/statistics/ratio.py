@@ -1,7 +1,7 @@
 """The ratio of two damages, with Fieller's interval; where items share draws, the same idea with two-way variances.
 
-Both are the set of rho for which the interval of A - rho M holds 0. With covariances v and t the quantile, Fieller's set
-solves (M^2 - t^2 v_MM) rho^2 - 2 (A M - t^2 v_AM) rho + (A^2 - t^2 v_AA) <= 0, a bounded interval exactly when the
+Both are the set of rho for which the interval of A - rho M holds 0. With covariances v and t the quantile, Fieller's
+set solves (M^2 - t^2 v_MM) rho^2 - 2 (A M - t^2 v_AM) rho + (A^2 - t^2 v_AA) <= 0, a bounded interval exactly when the
 interval of M leaves 0 out.
 """
 
@@ -56,7 +56,7 @@ def _fieller(m: Moments, level: float) -> Interval | None:
 
 
 def _two_way(m: Moments, level: float) -> Interval | None:
-    """The hull of the set, by a scan over rho = R + s tan(theta) and bisection: the floor makes the variance piecewise."""
+    """The hull of the set: a scan over rho = R + s tan(theta), then bisection; the floor makes variances piecewise."""
     assert m.values is not None
     a, b = m.values
     centre = a / b

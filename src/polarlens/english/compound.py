@@ -1,0 +1,264 @@
+"""Types of sentence with more than one clause or a coordination. Each takes a draw and gives the root of a labelled tree."""
+
+from polarlens.english import choose, clauses, phrases
+from polarlens.english.choose import Referent
+from polarlens.english.draw import Draw
+from polarlens.english.nouns import CLASSES, COUNTABLE, Noun
+from polarlens.english.phrases import agreement
+from polarlens.english.predicates import act, be, frame_for, passing_states
+from polarlens.english.simple import found_object, topic
+from polarlens.english.tree import Node
+from polarlens.english.verbs import CLAUSAL, FRAMES, INFINITIVE, STATIVE, Frame, done_to
+
+_REACTION = "smile laugh cry wait hesitate shout disappear relax sing".split()
+_PERCEPTION = frozenset("see hear meet notice find lose read".split())
+_WITH_RELATIVE = tuple(n for n in COUNTABLE if n.kind != "kin" and done_to(n, "transitive"))
+_INFINITIVE_PATTERNS = ("intransitive", "transitive", "prepositional", "ditransitive")
+
+
+def background(tense: str) -> str:
+    """The plain tense of a clause beside one with this tense."""
+    return "past" if tense.startswith("past") or tense in ("could", "would", "might") else "present"
+
+
+def subject_relative_clause(draw: Draw, noun: Noun, number: str, tense: str, used: set[str]) -> Node | None:
+    """A clause in which the noun is the subject: who saw the dog."""
+    about = Referent(noun, number, "it")
+    frame = frame_for(draw, about)
+    if frame is None:
+        return None
+    pronoun = choose.relative(draw, noun, role="nsubj")
+    return act(draw, pronoun, (number, "3"), frame, tense, used, negative=0.05, adverb=0.05, when=0)
+
+
+def object_relative_clause(draw: Draw, noun: Noun, tense: str, used: set[str], *, zero: float = 0.2) -> Node | None:
+    """A clause in which the noun is the object: that the dog chased. `zero`: chance of no relative pronoun."""
+    found = found_object(draw, Referent(noun, "Sing", "it"))
+    if found is None:
+        return None
+    frame, agent = found
+    used.add(agent.lemma)
+    number = choose.referent(draw, agent, draw.number(0.4)).number
+    subject = choose.definite(draw, agent, number)
+    built = clauses.predicate(frame.verb, tense, subject)
+    front = () if draw.chance(zero) else ((choose.relative(draw, noun, role="obj"), "obj"),)
+    return clauses.clause(subject, built, front=front)
+
+
+def _with_relative(draw: Draw, kind: str) -> Node:
+    noun = draw.choice(_WITH_RELATIVE) if draw.chance(0.4) else draw.choice(CLASSES["person"] + CLASSES["animal"])
+    about = choose.referent(draw, noun, draw.number())
+    used = {noun.lemma}
+    tense = draw.choice(("past", "past", "present", "present", "will", "present progressive"))
+    inner = draw.choice(("past", "past perfect")) if tense == "past" else draw.choice(("past", "present"))
+
+    def relative() -> Node | None:
+        if kind == "subject":
+            return subject_relative_clause(draw, noun, about.number, inner, used)
+        return object_relative_clause(draw, noun, inner, used)
+
+    phrase = choose.phrase(draw, noun, about.number, adjectives=0.1)
+    if draw.chance(0.6):
+        modifier = relative()
+        if modifier:
+            phrase.add(modifier, "acl:relcl")
+        frame = frame_for(draw, about) if draw.chance(0.7) else None
+        if frame is None or (frame.verb in STATIVE and tense == "present progressive"):
+            return be(draw, phrase, about, background(tense))
+        return act(draw, phrase, agreement(phrase), frame, tense, used, adverb=0)
+    frame = draw.choice(done_to(noun, "transitive") or FRAMES[:1])
+    agent = choose.other_than(draw, frame.subjects, used)
+    subject = choose.phrase(draw, agent, choose.referent(draw, agent, draw.number()).number)
+    tense = background(tense) if frame.verb in STATIVE else tense
+    head = clauses.clause(subject, clauses.predicate(frame.verb, tense, subject)).add(phrase, "obj")
+    modifier = relative()
+    if modifier:
+        phrase.add(modifier, "acl:relcl")
+    return head
+
+
+def subject_relative(draw: Draw) -> Node:
+    """The dog that chased the cats is tired."""
+    return _with_relative(draw, "subject")
+
+
+def object_relative(draw: Draw) -> Node:
+    """The cat that the dogs chased is tired."""
+    return _with_relative(draw, "object")
+
+
+def embedded(draw: Draw, tense: str, used: set[str]) -> Node:
+    """A full clause to embed, in a plain tense that goes with that of the main clause."""
+    subject, about, more = topic(draw)
+    used |= more
+    inner = background(tense)
+    inner = draw.choice(("past", "past perfect", "could") if inner == "past" else ("present", "past", "will"))
+    frame = frame_for(draw, about) if draw.chance(0.65) else None
+    if frame is None:
+        return be(draw, subject, about, "past" if inner in ("past perfect", "could") else inner)
+    return act(draw, subject, agreement(subject), frame, inner, used, where=0.2, when=0)
+
+
+def complement(draw: Draw) -> Node:
+    """Anna thinks that the soup is cold."""
+    noun = draw.choice(CLASSES["people"])
+    about = choose.referent(draw, noun, draw.number())
+    subject = choose.phrase(draw, noun, about.number)
+    tense = draw.choice(("past", "present"))
+    head = clauses.clause(subject, clauses.predicate(draw.choice(CLAUSAL), tense, subject))
+    inner = embedded(draw, tense, {noun.lemma})
+    return head.add(inner if draw.chance(0.25) else clauses.subordinate("that", inner), "ccomp")
+
+
+def infinitive(draw: Draw) -> Node:
+    """The boy wants to visit the museum."""
+    noun = draw.choice(CLASSES["people"])
+    about = choose.referent(draw, noun, draw.number())
+    subject = choose.phrase(draw, noun, about.number)
+    used = {noun.lemma}
+    verb = draw.choice(INFINITIVE)
+    tense = draw.choice(("past", "present"))
+    often = negated(draw)
+    head = clauses.clause(subject, clauses.predicate(verb, tense, subject, negation=often))
+    return head.add(to_do(draw, about, used), "xcomp")
+
+
+def negated(draw: Draw) -> str:
+    """Mostly nothing, sometimes n't."""
+    return "n't" if draw.chance(0.12) else ""
+
+
+def to_do(draw: Draw, about: Referent, used: set[str]) -> Node:
+    """To and a verb phrase with what the referent can do on purpose."""
+    frame = frame_for(draw, about, *_INFINITIVE_PATTERNS)
+    while frame is None or frame.verb in STATIVE or frame.verb in ("sneeze", "hesitate", "disappear", "cough", "break"):
+        frame = frame_for(draw, about, *_INFINITIVE_PATTERNS)
+    head = choose.complements(draw, frame, clauses.infinitive(frame.verb), used)
+    return choose.adjuncts(draw, frame, head, "", used, when=0)
+
+
+def coordinated_clauses(draw: Draw) -> Node:
+    """The girl sang, and the boys listened to the music."""
+    tense = draw.choice(("past", "past", "present"))
+    used: set[str] = set()
+    heads = []
+    for _ in range(2):
+        subject, about, more = topic(draw, pronouns=0.1)
+        while more & used:
+            subject, about, more = topic(draw, pronouns=0.1)
+        used |= more
+        frame = frame_for(draw, about)
+        if frame is None:
+            heads.append(be(draw, subject, about, tense))
+        else:
+            heads.append(act(draw, subject, agreement(subject), frame, tense, used, adverb=0.05, when=0))
+    return phrases.coordinate(heads[0], heads[1], draw.choice(("and", "and", "but")), comma=True)
+
+
+def coordinated_verbs(draw: Draw) -> Node:
+    """The boy opened the door and smiled."""
+    subject, about, used = topic(draw, "transitive", pronouns=0.2)
+    tense = draw.choice(("past", "past", "present"))
+    heads: list[Node] = []
+    verbs: set[str] = set()
+    for pattern in ("transitive", ""):
+        frame = frame_for(draw, about, *([pattern] if pattern else []))
+        while frame is None or frame.verb in verbs or frame.verb in STATIVE:
+            frame = frame_for(draw, about)
+        verbs.add(frame.verb)
+        given = None if heads else subject
+        heads.append(
+            act(draw, given, agreement(subject), frame, tense, used, negative=0, adverb=0, where=0.3 * len(heads), when=0)
+        )
+    return phrases.coordinate(heads[0], heads[1])
+
+
+def coordinated_subjects(draw: Draw) -> Node:
+    """The king and the queen were tired."""
+    first, second = draw.choice(CLASSES["people"]), draw.choice(CLASSES["people"])
+    while first.lemma == second.lemma:
+        second = draw.choice(CLASSES["people"])
+    parts = [choose.definite(draw, n, choose.referent(draw, n, draw.number(0.3)).number) for n in (first, second)]
+    subject = phrases.coordinate(parts[0], parts[1])
+    about = Referent(phrases.named("teacher"), "Plur", "they")
+    if draw.chance(0.3):
+        return be(draw, subject, about, draw.choice(("past", "present")))
+    frame = frame_for(draw, about)
+    assert frame is not None
+    used = {first.lemma, second.lemma}
+    return act(draw, subject, agreement(subject), frame, choose.tense(draw, frame.verb), used, negative=0.05)
+
+
+def adverbial(draw: Draw) -> Node:
+    """The boys went home because they were tired; when the girl saw the dog, she smiled."""
+    noun = draw.choice(CLASSES["people"])
+    about = choose.referent(draw, noun, draw.number())
+    conjunction = draw.choice(("because", "because", "when", "when", "while", "before", "after", "although", "if"))
+    front = conjunction in ("although", "if") or draw.chance(0.35)
+    name = choose.phrase(draw, noun, about.number)
+    pronoun = about.mention()
+    used = {noun.lemma}
+    main_subject, side_subject = (pronoun, name) if front else (name, pronoun)
+    if conjunction == "if":
+        side = state(draw, side_subject, about, "present")
+        main = _doing(draw, main_subject, about, "will", used)
+    elif conjunction in ("because", "although"):
+        tense = draw.choice(("past", "past", "present"))
+        main = _doing(draw, main_subject, about, tense, used)
+        side = state(draw, side_subject, about, tense)
+    elif conjunction == "when":
+        tense = draw.choice(("past", "past", "present"))
+        side = _noticing(draw, side_subject, about, tense, used)
+        main = clauses.clause(main_subject, clauses.predicate(draw.choice(_REACTION), tense, main_subject))
+    else:
+        tense = draw.choice(("past", "past", "present"))
+        main = _doing(draw, main_subject, about, tense, used)
+        side = _doing(draw, side_subject, about, tense, used)
+    side = clauses.subordinate(conjunction, side)
+    if not front:
+        return main.add(side, "advcl")
+    main.before.insert(0, clauses.with_comma(side))
+    side.deprel = "advcl"
+    return main
+
+
+def state(draw: Draw, subject: Node, about: Referent, tense: str) -> Node:
+    """The subject is tired, hungry, ..."""
+    complement = phrases.adjective_phrase(draw.choice(passing_states(about)), "very" if draw.chance(0.2) else "")
+    return clauses.clause(subject, clauses.copular(complement, tense, subject))
+
+
+def _doing(draw: Draw, subject: Node, about: Referent, tense: str, used: set[str]) -> Node:
+    frame = deliberate(draw, about)
+    return act(draw, subject, agreement(subject), frame, tense, used, negative=0, adverb=0, when=0)
+
+
+def deliberate(draw: Draw, about: Referent) -> Frame:
+    """A frame for an action that takes a while, not a state."""
+    frame = frame_for(draw, about)
+    while frame is None or frame.verb in STATIVE or frame.verb in ("sneeze", "cough", "hesitate", "live", "own"):
+        frame = frame_for(draw, about)
+    return frame
+
+
+def _noticing(draw: Draw, subject: Node, about: Referent, tense: str, used: set[str]) -> Node:
+    frame = frame_for(draw, about, "transitive")
+    while frame is None or frame.verb not in _PERCEPTION:
+        frame = frame_for(draw, about, "transitive")
+    return act(draw, subject, agreement(subject), frame, tense, used, negative=0, adverb=0, when=0)
+
+
+def fronted_time(draw: Draw) -> Node:
+    """Last week, the mayor visited the school."""
+    tense = draw.choice(("past", "past", "present", "will"))
+    subject, about, used = topic(draw, pronouns=0.2)
+    frame = frame_for(draw, about)
+    while frame is None or frame.verb in STATIVE:
+        subject, about, used = topic(draw, pronouns=0.2)
+        frame = frame_for(draw, about)
+    head = act(draw, subject, agreement(subject), frame, tense, used, negative=0, adverb=0, when=0)
+    time = clauses.with_comma(phrases.time_phrase(choose.time_text(draw, tense)))
+    time.deprel = "obl:unmarked"
+    head.before.insert(0, time)
+    return head
+

@@ -1,0 +1,64 @@
+"""Rows and manifest on disk -> `summary.json` and the report; needs no model."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from polarlens.errors import UsageError
+from polarlens.rows.store import read_rows, write_json
+from polarlens.run.folder import read_manifest
+from polarlens.run.tasks import TaskData
+from polarlens.statistics import summarise, unigram_cross_entropy
+
+
+def unigram_nll(tasks: Sequence[TaskData], vocabulary: int) -> float | None:
+    """Cross-entropy of the scored tokens of the loss task under their own frequencies, nats per token; None without texts."""
+    for task in tasks:
+        if task.task == "loss":
+            scored = [encoded.sequences[0][1:] for encoded in task.encoding.items]
+            return unigram_cross_entropy(scored, max(vocabulary, 1 + max(map(max, scored))))
+    return None
+
+
+def rebuild(folder: Path) -> dict[str, Any]:
+    """Summarise all rows of a run's folder, write `summary.json` and the report, and return the summary.
+
+    Raises UsageError when the folder holds no run.
+    """
+    from polarlens.report import write_report
+
+    manifest = read_manifest(folder)
+    if manifest is None:
+        raise UsageError(
+            "this folder holds no run", where=str(folder), fix="Give the folder that `polarlens run --out` wrote."
+        )
+    rows = read_rows(folder, "sweep")
+    missing = [key for key in manifest["units"] if not (folder / "rows" / "sweep" / f"{key}.parquet").exists()]
+    summary = summarise(
+        rows,
+        model=manifest["model"]["name"],
+        preset=manifest["configuration"]["preset"],
+        policies=manifest["policies"],
+        unigram_nll=manifest["unigram_nll"],
+        skipped=manifest["skipped"],
+        warnings=_warnings(manifest),
+        missing_units=len(missing),
+        complete=not missing,
+    )
+    write_json(folder / "summary.json", summary)
+    write_report(folder, summary, manifest)
+    return dict(summary)
+
+
+def _warnings(manifest: dict[str, Any]) -> list[str]:
+    found = []
+    for task, data in manifest["data"].items():
+        if data["share_cut"]:
+            found.append(
+                f"{task}: {100 * data['share_cut']:.1f} % of the items were cut to {manifest['settings']['max_tokens']} tokens"
+            )
+        found += [f"{task}: {n} items skipped ({why})" for why, n in data["skipped"].items()]
+    if quantisation := manifest["model"]["source"].get("quantisation"):
+        found.append(f"the weights are dequantised from {quantisation}")
+    found += [f"a unit failed: {message}" for message in manifest["failed_units"].values()]
+    return found

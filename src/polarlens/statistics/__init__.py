@@ -1,0 +1,12 @@
+"""Rows -> summary: damages per item, clustered intervals, contrasts of the arms, verdict and claims.
+
+The modules in the order data flows: `damage` (rows -> damages per item), `intervals`, `ratio`, `bootstrap` and
+`multiplicity` (the mathematics), `estimates` (damages -> moments), `floors`, `cells`, `contrasts`, `kinds` and
+`verdict`, `claims`, `baseline`, `notices`, and `summary`, which puts them together.
+"""
+
+from polarlens.statistics.floors import unigram_cross_entropy
+from polarlens.statistics.kinds import Bands
+from polarlens.statistics.summary import summarise
+
+__all__ = ["Bands", "summarise", "unigram_cross_entropy"]

@@ -1,0 +1,58 @@
+"""What a reader should know before trusting the numbers: warnings drawn from the rows."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from polarlens.statistics.damage import ArmDamage, Damages
+from polarlens.statistics.estimates import Policies
+
+INFEASIBLE_SHARE = 0.01
+
+
+def notices(measured: Damages, policies: Policies) -> list[str]:
+    """Warnings about rows left out, tokens left clean, controls that are not zero and pairs of unequal length."""
+    found = []
+    if measured.not_finite:
+        found.append(f"{measured.not_finite} rows hold a number that is missing or not finite and were left out")
+    if measured.without_clean:
+        found.append(f"{measured.without_clean} rows have no clean row of their item and were left out")
+    found += _infeasible(measured, policies)
+    off = [control for control in measured.controls if any(_not_zero(v) for v in control.values.values())]
+    if off:
+        named = ", ".join(f"{control.condition.task} {control.arm}" for control in off)
+        found.append(f"the control at delta = 0 is not exactly the clean run: {named}")
+    pairs = measured.items[measured.items["task"] == "pairs"]
+    unequal = int(pairs["unequal"].sum())
+    if unequal:
+        share = unequal / len(pairs)
+        found.append(f"{unequal} of {len(pairs)} pairs ({share:.1%}) have members of unequal token counts")
+    return found
+
+
+def _infeasible(measured: Damages, policies: Policies) -> list[str]:
+    """One warning per task, positions and policy that names the deltas above 1 %."""
+    groups: dict[tuple[str, str | None, str | None], list[ArmDamage]] = {}
+    for arm in measured.arms:
+        if arm.infeasible_share is not None and arm.infeasible_share > INFEASIBLE_SHARE:
+            c = arm.condition
+            groups.setdefault((c.task, c.positions, c.policy_id), []).append(arm)
+    found = []
+    for (task, positions, policy_id), arms in groups.items():
+        deltas = ", ".join(f"{delta:g}" for delta in sorted({arm.condition.delta for arm in arms}))
+        worst = max(arm.infeasible_share or 0.0 for arm in arms)
+        done = "perturbed all the same" if _applied(policies, policy_id) else "left clean"
+        found.append(
+            f"{task}, positions {positions}, policy {policy_id}: up to {worst:.1%} of the eligible tokens have a norm "
+            f"no larger than the distance asked at delta {deltas} and were {done}"
+        )
+    return found
+
+
+def _applied(policies: Policies, policy_id: str | None) -> bool:
+    level = policies.get(policy_id or "", {}).get("infeasible")
+    return "apply" in (level.values() if isinstance(level, Mapping) else (level,))
+
+
+def _not_zero(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> bool:
+    return bool((np.nan_to_num(values) != 0).any())
