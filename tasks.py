@@ -68,7 +68,7 @@ def smollm2():
 def demo(*arguments):
     """A run on a real model with the example data, in about two minutes on two cores."""
     data = ["--text", "examples/passages.txt", "--pairs", "examples/pairs.jsonl", "--out", "runs/demo"]
-    settings = ["--layers", "8-15", "--delta", "0.1,0.3", "--seeds", "1"]
+    settings = ["--layers", "8-15", "--delta", "0.1,0.3", "--positions", "all", "--seeds", "1"]
     run(PYTHON, "-m", "polarlens.cli.main", "run", smollm2(), *data, *settings, *arguments)
     print("The report is in " + str(ROOT / "runs" / "demo" / "report.html"))
 

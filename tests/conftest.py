@@ -14,7 +14,11 @@ import torch
 if TYPE_CHECKING:
     from polarlens.models import LanguageModel
 
-torch.set_num_threads(2)
+
+@pytest.fixture(autouse=True)
+def _threads(request: pytest.FixtureRequest) -> None:
+    """Two threads for the real model; tiny ones only wait for a second thread."""
+    torch.set_num_threads(2 if "smollm2" in request.fixturenames else 1)
 
 
 @pytest.fixture(scope="session")
@@ -34,4 +38,5 @@ def smollm2(smollm2_path: Path) -> "LanguageModel":
     """SmolLM2-135M-Instruct, dequantised from Q4_1 to float32."""
     from polarlens.models import load
 
+    torch.set_num_threads(2)
     return load(str(smollm2_path))

@@ -95,10 +95,10 @@ def test_no_spec_and_one_given_twice(write: Write) -> None:
     path = write("a.jsonl", '{"good": "A.", "bad": "B."}')
     with pytest.raises(UsageError, match="no minimal pairs named"):
         read_pairs([])
-    with pytest.raises(UsageError, match="2 sets are called a.jsonl"):
+    with pytest.raises(UsageError, match=r"2 sets are called a\.jsonl"):
         read_pairs([path, path])
     (Path(path).parent / "other").mkdir()
-    with pytest.raises(UsageError, match="2 sets are called a.jsonl"):
+    with pytest.raises(UsageError, match=r"2 sets are called a\.jsonl"):
         read_pairs([path, write("other/a.jsonl", '{"good": "C.", "bad": "D."}')])
 
 

@@ -19,6 +19,7 @@ def test_coverage_of_means_differences_and_ratios():
 
 
 @pytest.mark.full
+@pytest.mark.timeout(3600)
 def test_coverage_of_means_differences_and_ratios_in_full():
     check_coverage(10_000, 0.0)
 
@@ -53,5 +54,6 @@ def test_error_rates_of_the_verdict():
 
 
 @pytest.mark.full
+@pytest.mark.timeout(3600)
 def test_error_rates_of_the_verdict_in_full():
     check_verdicts(10_000, 0.0)

@@ -79,6 +79,14 @@ class TestLoss:
         assert cell["n_seeds"] == 2
         assert any("30.0%" in w and "left clean" in w for w in found["warnings"])
 
+    def test_infeasible_tokens_that_were_perturbed_all_the_same(self):
+        a = TWO_TEXTS[0]
+        rows = frame([a, moved(a, "angular", 20.0, infeasible=5, policy_id="notebook")])
+        (warning,) = (w for w in summary(rows, preset="notebook")["warnings"] if "50.0%" in w)
+        assert "perturbed all the same" in warning
+        fine = frame([a, moved(a, "angular", 20.0, eligible=100, infeasible=1)])
+        assert summary(fine)["warnings"] == []  # 1 % is not above 1 %
+
 
 class TestPairs:
     def test_accuracy_and_margin(self):

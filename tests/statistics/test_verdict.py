@@ -13,6 +13,7 @@ from polarlens.statistics import Bands, summarise, unigram_cross_entropy
 from polarlens.statistics.claims import CLAIMS, order_status, reference_delta
 from polarlens.statistics.intervals import Estimate, moments
 from polarlens.statistics.kinds import Sides, classify, overall
+from polarlens.statistics.verdict import matching_loss_policy
 
 CROSSED = {"loss": by_arm(0.1, 0.3), "drop": by_arm(20.0, 2.0)}
 
@@ -126,7 +127,7 @@ class TestVerdict:
             return lambda arm, d: 30.0 * (arm == "magnitude" and (d < 0.1) is small) + 2.0
 
         small, large = drop_at(True), drop_at(False)
-        rows = sweep(CROSSED["loss"], small, drop_under={"matched-independent": large}, deltas=(0.05, 0.2))
+        rows = sweep(CROSSED["loss"], small, drop_under={"matched-independent": large}, deltas=(0.05, 0.2), seed=1)
         verdict = summary(rows, bands=Bands(points=0.1))["verdict"]
         assert verdict["by_pair_policy"] == {"common": "crossed", "independent": "crossed"}
         assert verdict["kind"] == "inconclusive"
@@ -172,6 +173,20 @@ class TestVerdict:
         assert found["verdict"]["kind"] == "crossed"
         assert found["verdict"]["positions"] == "all"
         assert any("no-sinks" in w and "same_arm" in w for w in found["warnings"])
+
+    def test_headline_without_all_positions(self):
+        rows = sweep(**CROSSED, positions=("no-sinks", "no-first"), n_texts=5, n_pairs=5, seeds=1)
+        assert summary(rows)["verdict"]["positions"] == "no-first"
+
+    def test_a_pair_policy_meets_the_loss_policy_with_its_factors(self):
+        policies = {
+            "fresh": {"across_layers": "fresh", "across_members": None},
+            "shared": {"across_layers": "shared", "across_members": None},
+            "pairs": {"across_layers": "shared", "across_members": "common"},
+            "other": {"across_layers": "odd", "across_members": "common"},
+        }
+        assert matching_loss_policy("pairs", {"fresh", "shared"}, policies) == "shared"
+        assert matching_loss_policy("other", {"fresh"}, policies) == "fresh"
 
     def test_mixed(self):
         drop = lambda arm, d: 30.0 if (arm == "magnitude") is (d < 0.1) else 2.0  # noqa: E731

@@ -46,7 +46,9 @@ def read_pairs(specs: Sequence[str], *, limit: int | None = None) -> Dataset[Pai
     for name, count in Counter(map(label, specs)).items():
         if count > 1:
             raise UsageError(
-                f"{count} sets are called {name}", where="--pairs", fix="Name each set once, and give files different names"
+                f"{count} sets are called {name}",
+                where="--pairs",
+                fix="Name each set once, and give files different names",
             )
     items: list[Pair] = []
     sources = []

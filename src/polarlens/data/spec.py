@@ -52,6 +52,6 @@ def parse(spec: str) -> Path | HubSet:
 
 
 def label(spec: str) -> str:
-    """The name of a set in rows and messages: a file's name without its folder, so that a moved file stays the same set."""
+    """The name of a set in rows and messages: of a file without its folder, so that a moved file stays the same set."""
     target = parse(spec)
     return spec.removeprefix(HUB_PREFIX) if isinstance(target, HubSet) else target.name

@@ -4,8 +4,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from polarlens.errors import UsageError
-from polarlens.models.language_model import LanguageModel, Source
+from polarlens.models.language_model import LanguageModel
 from polarlens.models.sites import Site
+from polarlens.models.source import Source
 from polarlens.models.tokens import BosPolicy, resolve_bos
 
 

@@ -27,26 +27,22 @@ class GgufHeader:
     quantisation: str | None
 
 
-def is_gguf(path: Path) -> bool:
-    """Whether the file starts like a GGUF."""
-    with path.open("rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
+def read_header(path: Path, *, name: str) -> GgufHeader:
+    """Architecture and quantisation of a GGUF file; `name` stands in messages.
 
-
-def read_header(path: Path) -> GgufHeader:
-    """Architecture and quantisation of a GGUF file.
-
-    Raises UsageError for a file that is not a GGUF, ModelError for one that is damaged or cut off.
+    Raises UsageError for a missing file and for one that is not a GGUF, ModelError for one that is damaged or cut off.
     """
-    if not is_gguf(path):
-        raise UsageError(
-            "this is not a GGUF file", where=str(path), fix="Name a .gguf file, a model folder or a Hub id."
-        )
+    if not path.is_file():
+        raise UsageError("there is no such file", where=name, fix="Check the path.")
+    with path.open("rb") as file:
+        starts_well = file.read(len(MAGIC)) == MAGIC
+    if not starts_well:
+        raise UsageError("this is not a GGUF file", where=name, fix="Name a .gguf file, a model folder or a Hub id.")
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return _parse(data, path)
+            return _parse(data, name)
     except (struct.error, UnicodeDecodeError, KeyError, ValueError, OverflowError):
-        raise ModelError("the header of this GGUF file is damaged or cut off", where=str(path)) from None
+        raise ModelError("the header of this GGUF file is damaged or cut off", where=name) from None
 
 
 class _Cursor:
@@ -81,7 +77,7 @@ class _Cursor:
         return None
 
 
-def _parse(data: mmap.mmap, path: Path) -> GgufHeader:
+def _parse(data: mmap.mmap, name: str) -> GgufHeader:
     from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, LlamaFileType
 
     cursor = _Cursor(data, len(MAGIC))
@@ -106,7 +102,7 @@ def _parse(data: mmap.mmap, path: Path) -> GgufHeader:
     start = -(-cursor.at // alignment) * alignment
     if start + end > len(data):
         raise ModelError(
-            f"the file is cut off: {len(data):,} bytes of {start + end:,}", where=str(path), fix="Download it again."
+            f"the file is cut off: {len(data):,} bytes of {start + end:,}", where=name, fix="Download it again."
         )
     quantisation = None
     if set(stored) - _PLAIN:

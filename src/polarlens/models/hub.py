@@ -1,5 +1,6 @@
 """Models by Hub id: the local cache first, then the network with little patience."""
 
+import json
 import re
 import threading
 from collections.abc import Callable
@@ -7,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from polarlens.errors import ModelError, UsageError
-from polarlens.models.quiet import quiet
 
-PATIENCE = 4.0  # seconds to wait for the Hub's first answer
+PATIENCE = 3.0  # seconds to wait for the Hub's first answer
 ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _TEXT = (".json", ".txt", ".model", ".jinja", ".tiktoken")
 _PICKLES = (".bin", ".pt", ".pth")
@@ -51,6 +51,8 @@ def fetch(name: str, revision: str | None, *, trust_pickle: bool, trust_remote_c
             fix=OTHER_WAYS,
         ) from None
     wanted = _wanted([s.rfilename for s in info.siblings or []], where, trust_pickle, trust_remote_code)
+    from polarlens.models.quiet import quiet  # imports transformers
+
     try:
         with quiet():
             folder = hub.snapshot_download(name, revision=info.sha, allow_patterns=wanted)
@@ -60,14 +62,11 @@ def fetch(name: str, revision: str | None, *, trust_pickle: bool, trust_remote_c
 
 
 def _is_complete(folder: Path) -> bool:
-    weights = [p for p in folder.iterdir() if p.suffix in (".safetensors", *_PICKLES)]
+    """Whether a cached folder has a configuration and all its weights (a sharded model names its shards)."""
     index = folder / "model.safetensors.index.json"
-    if index.exists():
-        import json
-
-        shards = set(json.loads(index.read_text())["weight_map"].values())
-        return all((folder / shard).exists() for shard in shards)
-    return (folder / "config.json").exists() and bool(weights)
+    shards = set(json.loads(index.read_text())["weight_map"].values()) if index.exists() else set()
+    weights = [p for p in folder.iterdir() if p.suffix in (".safetensors", *_PICKLES)]
+    return (folder / "config.json").exists() and bool(weights) and all((folder / shard).exists() for shard in shards)
 
 
 def _wanted(files: list[str], where: str, trust_pickle: bool, trust_remote_code: bool) -> list[str]:

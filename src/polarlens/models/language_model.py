@@ -3,7 +3,6 @@
 import html
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -11,26 +10,11 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from polarlens.errors import ModelError
 from polarlens.models import digest
 from polarlens.models.anatomy import Anatomy
 from polarlens.models.inspection import inspect, text_config, window_of
+from polarlens.models.source import Source
 from polarlens.perturbation import MATCHED, Arm, Policy
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where a model came from.
-
-    kind: where it was read; `memory` for a model that was handed over. location: repository id, folder or file.
-    revision: the commit of a Hub model. quantisation: e.g. `Q4_1` for a GGUF whose weights were stored quantised (they
-    are measured dequantised), the method's name for a quantised checkpoint, else None.
-    """
-
-    kind: Literal["hub", "directory", "gguf", "memory"]
-    location: str
-    revision: str | None = None
-    quantisation: str | None = None
 
 
 class LanguageModel:
@@ -150,14 +134,3 @@ class LanguageModel:
             ("sites", ", ".join(available)),
             *([("refused", "; ".join(refused))] if refused else []),
         ]
-
-
-def check_finite(model: str, hf: PreTrainedModel) -> None:
-    """Raise ModelError naming the first parameter that holds a NaN or an infinity."""
-    for name, tensor in digest.state_of(hf).items():
-        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-            raise ModelError(
-                f"the weights hold values that are not finite, in the tensor {name!r}",
-                where=model,
-                fix="Get the checkpoint again, or load it in float32 if it overflows in a smaller dtype.",
-            )

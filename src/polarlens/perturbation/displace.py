@@ -16,7 +16,7 @@ from polarlens.perturbation.policy import ARMS, MATCHED, Arm, Policy
 # The scale of the plane `additive` is found by this many bisections in [0, MAX_SCALE].
 BISECTIONS = 20
 MAX_SCALE = 2.0
-BLOCK_TOKENS = 512
+BLOCK_TOKENS = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ def displace(
         blocks = [_turn(h[rows], policy, draw[rows], delta[rows], antithetic, reference) for rows in _blocks(h)]
     *fields, able = (torch.cat(part) for part in zip(*blocks, strict=True))
     moved = Displacement(*fields)
-    _require(delta >= 0, "delta is not a number >= 0")
+    _require(delta >= 0, "the distance asked for is not a number >= 0")
     _require(able, "the draw gives no direction or sign to a token that is to move")
     _require(moved.norm_change.isfinite(), f"the state is not finite, or overflows {h.dtype} when perturbed")
     return moved
@@ -88,7 +88,7 @@ def _lengthen(h: Tensor, policy: Policy, signs: Tensor, delta: Tensor) -> _Block
     asked, left = _asked(policy, "magnitude", n, delta)
     moves = asked > 0
     state = cast(h, lengthened(x, n, signs * asked), moves)
-    saturated = torch.zeros_like(moves[:, 0])
+    saturated = moves.new_zeros(len(h))
     return state, asked.detach(), *_realised(x, n, state, moves), left, saturated, (signs != 0) | ~moves
 
 
@@ -113,8 +113,8 @@ def _turn(
 def _asked(policy: Policy, arm: Arm, n: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
     """The distance of each token that moves, 0 for the others; and the tokens asked for that are not feasible."""
     asking = delta > 0
-    possible = feasible(n, delta) | n.isnan()  # what is not a number is let through, to be noticed
-    moves = asking & (n > 0) if policy.level("infeasible", arm) == "apply" else asking & possible
+    possible = feasible(n, delta) | ~n.isfinite()  # what is not finite is let through, to be noticed
+    moves = asking & (n != 0) if policy.level("infeasible", arm) == "apply" else asking & possible
     return torch.where(moves, delta, 0.0), asking & ~possible
 
 
@@ -148,7 +148,7 @@ def _chords(n: Tensor, asked: Tensor, mean: bool) -> tuple[Tensor, Tensor]:
     """How far each token turns, and the sequences where that is bounded by the diameter 2n."""
     wanted = asked
     if mean:
-        moving = n * (asked > 0)
+        moving = torch.where(asked > 0, n, 0.0)
         total = moving.sum(-1, keepdim=True)
         wanted = moving * (asked.sum(-1, keepdim=True) / positive(total))
     return torch.minimum(wanted, 2 * n), (wanted > 2 * n).any(-1)
@@ -211,16 +211,18 @@ def perturb(
     if not h.is_floating_point() or h.dim() == 0:
         raise UsageError(f"cannot perturb {h.dtype} of shape {tuple(h.shape)}", where="h", fix="Give floats (..., d).")
     policy = MATCHED.with_levels(sign=sign)
-    states = h.reshape(1, -1, h.shape[-1])
-    token = (Sequence(item="perturb", member=None, n_tokens=states.shape[1]),)
+    # Every vector is a sequence of one token to displace, and a token of one sequence to the noise.
+    states = h.reshape(h.shape[:-1].numel(), 1, h.shape[-1])
+    tokens = (Sequence(item="perturb", member=None, n_tokens=len(states)),)
     draw = (
-        coins(policy, arm, seed, 0, token)
+        torch.from_numpy(coins(policy, arm, seed, 0, tokens)).reshape(-1, 1)
         if arm == "magnitude"
-        else gaussian(policy, arm, seed, 0, token, states.shape[-1])
+        else torch.from_numpy(gaussian(policy, arm, seed, 0, tokens, h.shape[-1])).reshape(states.shape)
     )
     n = norms(states)
+    _require(n.isfinite(), "the vector is not finite")
     asked = torch.where(n > 0, delta * n if delta_mode == "relative" else torch.full_like(n, delta), 0.0)
-    moved = displace(states, arm=arm, policy=policy, draw=torch.from_numpy(draw), delta=asked)
+    moved = displace(states, arm=arm, policy=policy, draw=draw, delta=asked)
     if moved.left.any():
         warnings.warn(
             f"{int(moved.left.sum())} of {moved.left.numel()} vectors are left unperturbed: "

@@ -27,7 +27,7 @@ class Reference:
     """Clean states of one layer from which the planes `covariance` and `data` draw.
 
     factor: (d, r) float32 with factor @ factor.T the states' covariance, sinks left out. bank: (m, d) float32, all
-    states. digest: SHA-256 of the states and the sink mask.
+    states. Both on the device of the states. digest: SHA-256 of the states and the sink mask.
     """
 
     factor: Tensor
@@ -40,8 +40,8 @@ def reference(states: Tensor, is_sink: Tensor) -> Reference:
 
     Raises UsageError when fewer than two tokens are not sinks, NumericalError when a state is not finite.
     """
-    states, is_sink = states.detach().cpu(), is_sink.cpu()
-    bank = states.float().contiguous()
+    is_sink = is_sink.bool().cpu()
+    bank = states.detach().cpu().float().contiguous()
     if not bank.isfinite().all():
         row = int((~bank.isfinite().all(-1)).nonzero()[0])
         raise NumericalError("a clean reference state is not finite", where=f"state {row}")
@@ -51,8 +51,8 @@ def reference(states: Tensor, is_sink: Tensor) -> Reference:
     # With X = QR the covariance is R'R/(m - 1): no squares of small singular values, and r = min(m, d).
     r = torch.linalg.qr(used - used.mean(0), mode="r").R / (len(used) - 1) ** 0.5
     r = torch.where(r.diagonal()[:, None] < 0, -r, r)  # the sign of a row is LAPACK's choice
-    content = repr(tuple(bank.shape)).encode() + bank.numpy().tobytes() + is_sink.bool().numpy().tobytes()
-    return Reference(r.T.float().contiguous(), bank, hashlib.sha256(content).hexdigest())
+    content = repr(tuple(bank.shape)).encode() + bank.numpy().tobytes() + is_sink.numpy().tobytes()
+    return Reference(r.T.float().to(states.device), bank.to(states.device), hashlib.sha256(content).hexdigest())
 
 
 def component(
@@ -61,7 +61,9 @@ def component(
     """The plane's vector perpendicular to states, not normalised: (t, |t|, component of what was drawn along x).
 
     x: states (..., d) in the working dtype, n: their norms. draw: (..., d) standard normal. |t| is 0 where what was
-    drawn has no component perpendicular to x, or no row of the bank has. Raises UsageError when the plane needs a larger width or a reference.
+    drawn has no component perpendicular to x, or no row of the bank has.
+
+    Raises UsageError when the plane needs a larger width or a reference.
     """
     require_width(x, 3 if plane == "centred" else 2, plane)
     if plane in ("orthogonal", "additive"):
@@ -73,9 +75,9 @@ def component(
     if reference is None:
         raise UsageError("needs clean reference states", where=f"plane {plane}", fix="Give displace a reference.")
     if plane == "covariance":
-        factor = reference.factor.to(x.device)
-        return perpendicular(x, n, draw[..., : factor.shape[1]].to(factor.dtype) @ factor.T)
-    return _toward_bank(x, n, draw, reference.bank.to(x.device))
+        drawn = draw[..., : reference.factor.shape[1]].to(reference.factor.dtype) @ reference.factor.T
+        return perpendicular(x, n, drawn)
+    return _toward_bank(x, n, draw, reference.bank)
 
 
 def _centred(x: Tensor) -> Tensor:

@@ -33,6 +33,9 @@ class Bands:
     loss_ratio: float = 0.9
 
 
+DEFAULT_BANDS = Bands()
+
+
 @dataclass(frozen=True)
 class Sides:
     """Both tasks under one condition; moments in the order angular, magnitude."""

@@ -38,7 +38,7 @@ def ratio_interval(m: Moments, level: float = 0.95) -> tuple[Interval | None, st
         return None, "the set of ratios is unbounded"
     if found[1] - found[0] <= 1e-7 * max(abs(found[0]), abs(found[1])):
         return None, "zero variance: the arms are proportional item by item"
-    return found, None
+    return (float(found[0]), float(found[1])), None
 
 
 def _fieller(m: Moments, level: float) -> Interval | None:

@@ -11,7 +11,7 @@ from polarlens.statistics.contrasts import Comparison, comparisons, contrast_ent
 from polarlens.statistics.damage import Damages, damages
 from polarlens.statistics.estimates import Policies
 from polarlens.statistics.floors import clean_at_floor, usable_conditions
-from polarlens.statistics.kinds import Bands
+from polarlens.statistics.kinds import DEFAULT_BANDS, Bands
 from polarlens.statistics.notices import notices
 from polarlens.statistics.verdict import verdict
 
@@ -33,7 +33,7 @@ def summarise(
     missing_units: int = 0,
     complete: bool = True,
     not_run: Mapping[str, str] | None = None,
-    bands: Bands = Bands(),  # noqa: B008
+    bands: Bands = DEFAULT_BANDS,
 ) -> dict[str, object]:
     """The summary of a sweep as plain data: numbers are finite or null, ready for `json.dumps(allow_nan=False)`.
 

@@ -7,7 +7,7 @@ from polarlens.statistics.contrasts import Comparison
 from polarlens.statistics.damage import Condition
 from polarlens.statistics.estimates import Policies
 from polarlens.statistics.intervals import as_list
-from polarlens.statistics.kinds import Bands, DeltaKind, Sides, classify, overall
+from polarlens.statistics.kinds import DEFAULT_BANDS, Bands, DeltaKind, Sides, classify, overall
 from polarlens.statistics.multiplicity import bonferroni_level
 
 PAIR_LEVELS = ("common", "independent")
@@ -40,7 +40,7 @@ def verdict(
     loss_measure: str,
     policies: Policies,
     clean_at_floor: Sequence[str] = (),
-    bands: Bands = Bands(),  # noqa: B008
+    bands: Bands = DEFAULT_BANDS,
 ) -> dict[str, object]:
     """The `verdict` of the summary from the comparisons of a sweep under one choice of `positions`.
 
