@@ -11,19 +11,16 @@ from polarlens.version import __version__
 if TYPE_CHECKING:
     from polarlens.models import LanguageModel, check, load
     from polarlens.perturbation import perturb
-    from polarlens.run.config import RunConfig
-    from polarlens.run.estimate import Estimate
-    from polarlens.run.result import Run
+    from polarlens.protocol.config import RunConfig
+    from polarlens.protocol.estimate import Estimate
+    from polarlens.protocol.result import Run
 
 __all__ = ["LanguageModel", "Run", "RunConfig", "__version__", "check", "load", "perturb", "run"]
 
-# Importing a subpackage sets its name here. Once imported it never does so again, and `run` stays the function below.
-import_module("polarlens.run")
-
 _HOMES = {
     "LanguageModel": "polarlens.models",
-    "Run": "polarlens.run.result",
-    "RunConfig": "polarlens.run.config",
+    "Run": "polarlens.protocol.result",
+    "RunConfig": "polarlens.protocol.config",
     "check": "polarlens.models",
     "load": "polarlens.models",
     "perturb": "polarlens.perturbation",
@@ -39,8 +36,8 @@ def run(model: "LanguageModel | str", **options: Any) -> "Run | Estimate":
 
     Raises UsageError and ModelError before anything is written; units that fail later are listed in the result.
     """
-    from polarlens.run.config import RunConfig
-    from polarlens.run.runner import execute
+    from polarlens.protocol.config import RunConfig
+    from polarlens.protocol.runner import execute
 
     if isinstance(model, str):
         return execute(RunConfig(models=(model,), **options))

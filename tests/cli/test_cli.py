@@ -15,7 +15,7 @@ import pytest
 import polarlens
 from polarlens.cli.main import main
 from polarlens.errors import ModelError
-from polarlens.run.result import Run
+from polarlens.protocol.result import Run
 
 SUMMARY = {"schema": 1, "model": "tiny[0]", "verdict": {"kind": "crossed"}}
 
@@ -43,7 +43,7 @@ def executed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace
             raise note.outcome
         return note.outcome
 
-    stand_in(monkeypatch, "polarlens.run.runner", execute=execute)
+    stand_in(monkeypatch, "polarlens.protocol.runner", execute=execute)
     stand_in(monkeypatch, "polarlens.report", render_text=lambda summary: f"model {summary['model']}")
     monkeypatch.chdir(tmp_path)
     return note
@@ -210,7 +210,7 @@ def test_signals_end_a_run_with_130(name: str, tmp_path: Path) -> None:
     code = (
         "import sys, time, types\nfrom polarlens.cli.main import main\n"
         "def execute(config):\n    print('started', flush=True)\n    time.sleep(60)\n"
-        "sys.modules['polarlens.run.runner'] = types.SimpleNamespace(execute=execute)\n"
+        "sys.modules['polarlens.protocol.runner'] = types.SimpleNamespace(execute=execute)\n"
         "sys.exit(main(['run', 'x']))\n"
     )
     with subprocess.Popen(
@@ -227,10 +227,10 @@ def test_signals_end_a_run_with_130(name: str, tmp_path: Path) -> None:
 
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     code = (
-        "import sys, types, pathlib\nfrom polarlens.cli.main import main\nfrom polarlens.run.result import Run\n"
+        "import sys, types, pathlib\nfrom polarlens.cli.main import main\nfrom polarlens.protocol.result import Run\n"
         "import time; time.sleep(0.2)\n"
         "result = Run(pathlib.Path('.'), {}, {})\n"
-        "sys.modules['polarlens.run.runner'] = types.SimpleNamespace(execute=lambda config: result)\n"
+        "sys.modules['polarlens.protocol.runner'] = types.SimpleNamespace(execute=lambda config: result)\n"
         "sys.modules['polarlens.report'] = types.SimpleNamespace(render_text=lambda summary: 'long ' * 100_000)\n"
         "sys.exit(main(['run', 'x']))\n"
     )
@@ -277,7 +277,7 @@ def test_report_rebuilds_and_prints(
 ) -> None:
     asked = []
     rebuild = lambda folder: asked.append(folder) or SUMMARY  # noqa: E731
-    stand_in(monkeypatch, "polarlens.run.summarise", rebuild=rebuild)
+    stand_in(monkeypatch, "polarlens.protocol.summarise", rebuild=rebuild)
     stand_in(monkeypatch, "polarlens.report", render_text=lambda summary: summary["model"])
     assert main(["report", str(tmp_path)]) == 0
     assert asked == [tmp_path]
@@ -292,7 +292,7 @@ def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str])
 def test_a_loaded_model_is_handed_to_the_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seen = []
     execute = lambda config, model=None: seen.append((config, model)) or Run(tmp_path, SUMMARY, {})  # noqa: E731
-    stand_in(monkeypatch, "polarlens.run.runner", execute=execute)
+    stand_in(monkeypatch, "polarlens.protocol.runner", execute=execute)
     model = SimpleNamespace(name="org/tiny")
     assert polarlens.run(model, layers=[4, 6], pairs=[Path("a.jsonl")]).summary == SUMMARY
     assert polarlens.run("org/tiny").summary == SUMMARY

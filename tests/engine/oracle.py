@@ -33,7 +33,7 @@ def plain_nll(
     ids: tuple[int, ...],
     edit: "dict[int, object]",
 ) -> np.ndarray:
-    """Next-token nll of one sequence (T-1,), scored in float64, with `edit[layer](h: (T, d)) -> (T, d)` hooked on blocks."""
+    """Next-token nll of one sequence (T-1,), scored in float64, with `edit[layer](h: (T, d))` hooked on the blocks."""
     handles = []
     for layer, function in edit.items():
 

@@ -5,10 +5,9 @@ import random
 import numpy as np
 import pytest
 import torch
+
 from engine.oracle import noise_of, perturb_rows, plain_nll
 from engine.reference import gpt2_nll, llama_nll
-from tiny import FAMILIES, tiny
-
 from polarlens.data.items import Pair, Text
 from polarlens.engine.batching import Batch, batches, make_batch
 from polarlens.engine.conditions import Condition, Protocol
@@ -16,6 +15,7 @@ from polarlens.engine.encoding import Encoded
 from polarlens.engine.engine import Engine
 from polarlens.models import LanguageModel
 from polarlens.perturbation import MATCHED, NOTEBOOK, PAPER, Sequence, align
+from tiny import FAMILIES, tiny
 
 WIDTH, LAYERS = 32, 3
 INDEPENDENT = MATCHED.with_levels(across_members="independent")
@@ -231,7 +231,7 @@ def test_apply_perturbs_infeasible_tokens_and_counts_them():
 
 @pytest.mark.parametrize("positions", ["no-first", "no-sinks"])
 def test_positions_left_clean(positions):
-    """A planted sink (one embedding row a thousand times longer) is left alone under no-sinks, token 0 under no-first."""
+    """A planted sink (an embedding row a thousand times longer) is left alone under no-sinks, token 0 under no-first."""
     model = tiny("llama")
     with torch.no_grad():
         model.get_input_embeddings().weight[77] *= 1000
@@ -302,7 +302,7 @@ def test_model_is_restored_after_success_and_failure(error, monkeypatch):
 
 
 def test_a_callers_hook_that_edits_is_applied_once():
-    """The cached state is the raw output, so that a hook of the caller acts in the suffix as it did in the clean pass."""
+    """The cached state is the raw output, so a hook of the caller acts in the suffix as it did in the clean pass."""
     lm = LanguageModel(tiny("gpt2"), None, name="gpt2")
     for n in (0, 1, 2):
         lm.blocks[n].register_forward_hook(lambda _m, _a, out: out * 1.1)

@@ -5,10 +5,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import FAMILIES, tiny
 
 from polarlens.engine.batching import batches, make_batch
 from polarlens.engine.scoring import log_probabilities, only_positions, score
+from tiny import FAMILIES, tiny
 
 from .test_engine import TEXTS, encoded_text, random_ids
 
@@ -68,7 +68,7 @@ def test_selected_positions_score_as_in_the_full_logits(family):
 
 
 def test_loss_is_summed_per_item_and_never_averaged_per_batch():
-    """Seven tokens of 2.0 and one of 6.0 make 20/8 = 2.5 per token; the mean of the two means, 4.0, is the wrong answer."""
+    """Seven tokens of 2.0 and one of 6.0 make 20/8 = 2.5 per token; the mean of two means, 4.0, is the wrong answer."""
     items = [encoded_text("seven", random_ids(8, 0)), encoded_text("one", random_ids(2, 1))]
     for tokens in (1, 100):
         total = count = 0.0

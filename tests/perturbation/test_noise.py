@@ -155,9 +155,7 @@ def test_across_layers(arm: Arm) -> None:
     assert np.array_equal(
         draw(text("a", 9), policy=shared, arm=arm, layer=1)[0], draw(text("a", 9), policy=shared, arm=arm, layer=2)[0]
     )
-    assert np.array_equal(
-        coins(shared, arm, 0, 1, [text("a", 99)]), coins(shared, arm, 0, 2, [text("a", 99)])
-    )
+    assert np.array_equal(coins(shared, arm, 0, 1, [text("a", 99)]), coins(shared, arm, 0, 2, [text("a", 99)]))
     assert unrelated(draw(text("a", 9), arm=arm, layer=1)[0], draw(text("a", 9), arm=arm, layer=2)[0])
 
 

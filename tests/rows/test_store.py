@@ -50,9 +50,14 @@ def test_damaged_parts_are_named(tmp_path, damage):
 def test_an_interrupted_write_leaves_the_old_file_and_no_rest(tmp_path, error):
     target = tmp_path / "summary.json"
     write_json(target, {"a": 1})
-    with pytest.raises(type(error)), written_whole(target) as file:
-        file.write(b"half")
-        raise error
+
+    def write_half():
+        with written_whole(target) as file:
+            file.write(b"half")
+            raise error
+
+    with pytest.raises(type(error)):
+        write_half()
     assert json.loads(target.read_text()) == {"a": 1}
     assert list(tmp_path.iterdir()) == [target]
 

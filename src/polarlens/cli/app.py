@@ -1,4 +1,4 @@
-"""The commands and their options. Values are passed on as text; `polarlens.run.config` alone reads and checks them.
+"""The commands and their options. Values are passed on as text; `protocol.config` alone reads and checks them.
 
 What is heavy to import (torch, transformers, pandas) is imported inside the commands, so that help and usage errors
 answer at once.
@@ -98,8 +98,8 @@ def run(
 ) -> int:
     """Run the protocol on a model and write a folder of results. The same command again resumes it."""
     options = dict(locals())
-    from polarlens.run.config import resolved
-    from polarlens.run.config_file import configure
+    from polarlens.protocol.config import resolved
+    from polarlens.protocol.config_file import configure
 
     del options["config"], options["as_json"]
     options["models"] = options.pop("model") or None
@@ -113,8 +113,8 @@ def run(
     assert folder is not None
     _check_writable(folder)
 
-    from polarlens.run.result import Run
-    from polarlens.run.runner import execute
+    from polarlens.protocol.result import Run
+    from polarlens.protocol.runner import execute
 
     result = execute(configuration)
     if not isinstance(result, Run):  # a dry run, whose plan has been printed
@@ -136,7 +136,7 @@ def check(
 ) -> int:
     """Show what is known about a model: family, wiring, norms, sites and how each was verified."""
     options = dict(locals())
-    from polarlens.run.config_file import configure
+    from polarlens.protocol.config_file import configure
 
     del options["as_json"]
     options["models"] = options.pop("model")
@@ -161,7 +161,7 @@ def report(
     folder: Annotated[str, typer.Argument(metavar="RUN", help="The folder of a run.")], as_json: Json = False
 ) -> int:
     """Rebuild the summary and the report from the rows on disk, without the model."""
-    from polarlens.run.summarise import rebuild
+    from polarlens.protocol.summarise import rebuild
 
     _print_summary(rebuild(Path(folder)), as_json)
     return 0

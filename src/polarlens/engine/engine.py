@@ -1,11 +1,10 @@
 """One clean pass per batch, then conditions in stacks of K from the first perturbed block on."""
 
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Many
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,64 +13,16 @@ from torch import Tensor, nn
 
 from polarlens.engine.batching import Batch
 from polarlens.engine.conditions import Condition, Protocol, eligible, feasible
+from polarlens.engine.outcome import Clean, Outcome, Realised
 from polarlens.engine.scoring import log_probabilities, only_positions, score
 from polarlens.engine.suffix import captured, edited, hidden_of, started_at
 from polarlens.errors import NumericalError
 from polarlens.models.hooks import with_first
 from polarlens.perturbation import ARMS, coins, displace, gaussian, norms
-from polarlens.perturbation.policy import Arm
+from polarlens.perturbation.policy import Arm, Policy
 
 if TYPE_CHECKING:
     from polarlens.models import LanguageModel
-
-
-@dataclass(frozen=True)
-class Clean:
-    """What a clean pass leaves for the conditions on the same batch.
-
-    output: what the first perturbed block returned (raw, before any hook). norms: layer -> (B, T) norms of the clean
-    states, working precision, on the CPU. logp: (N, V) clean log-probabilities at the scored positions, only when KL
-    is wanted. nll: (N,) float64.
-    """
-
-    output: Any
-    norms: Mapping[int, Tensor]
-    logp: Tensor | None
-    nll: Tensor
-
-
-@dataclass
-class Realised:
-    """Displacement of one condition on one batch as measured after the cast; arrays are per row (B,).
-
-    first_sum, first_count: sum and number of realised distances at the first perturbed layer.
-    max_error: largest |realised / asked - 1| over tokens and layers. norm_change: largest | |h'|/|h| - 1 |.
-    by_layer: layer -> (sum of realised, sum of asked) over all tokens that took part.
-    """
-
-    first_sum: np.ndarray
-    first_count: np.ndarray
-    max_error: np.ndarray
-    norm_change: np.ndarray
-    left: Tensor
-    by_layer: dict[int, tuple[float, float]]
-
-    @classmethod
-    def nothing(cls, shape: tuple[int, int]) -> "Realised":
-        """Nothing measured yet."""
-        rows = shape[0]
-        return cls(*(np.zeros(rows) for _ in range(4)), left=torch.zeros(shape, dtype=torch.bool), by_layer={})
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Scores of one condition on one batch, per row (B,): summed nll and KL in nats, token counts, realised distance."""
-
-    nll: np.ndarray
-    kl: np.ndarray | None
-    eligible: np.ndarray
-    infeasible: np.ndarray
-    realised: Realised
 
 
 class Engine:
@@ -82,7 +33,7 @@ class Engine:
 
     def __init__(self, lm: "LanguageModel", protocol: Protocol, *, kl: bool) -> None:
         self.lm, self.protocol, self.kl = lm, protocol, kl
-        self.seconds: Counter[str] = Counter()
+        self.seconds: dict[str, float] = defaultdict(float)
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:
@@ -123,7 +74,7 @@ class Engine:
         with self._stage("score"), torch.no_grad():
             scores = [
                 score(part, targets, clean.logp if clean is not None else None)
-                for part in logits.split(batch.targets.shape[0])
+                for part in torch.split(logits, batch.targets.shape[0])
             ]
         nll = torch.stack([s[0] for s in scores]).cpu()
         kl = None if clean is None or clean.logp is None else torch.stack([s[1] for s in scores]).cpu()  # type: ignore[misc]
@@ -142,7 +93,7 @@ class Engine:
             )
 
     def clean(self, batch: Batch) -> Clean:
-        """The unperturbed pass: scores, the state that the conditions start from, and the norms that decide who takes part."""
+        """The unperturbed pass: scores, the state to start from, and the norms that decide who takes part."""
         layers = self.protocol.layers
         outputs: dict[int, Any] = {}
         measured: dict[int, Tensor] = {}
@@ -164,7 +115,7 @@ class Engine:
         return Clean(outputs[layers[0]], measured, logp, nll[0])
 
     def control(self, batch: Batch, clean: Clean) -> Outcome:
-        """The delta = 0 control: both arms' displacement code applied with nothing asked, one pass like the clean one."""
+        """The delta = 0 control: both arms' code applied with nothing asked, in one pass of the clean pass's shape."""
         policy = next(iter(self.protocol.policies.values()))
         nothing = torch.zeros(batch.shape, dtype=torch.float64, device=self.lm.device)
 
@@ -172,9 +123,7 @@ class Engine:
             for arm in ARMS:
                 draw = self._draw(batch, policy, arm, 0, layer).to(hidden.device)
                 reference = self.protocol.references.get(layer)
-                hidden = displace(
-                    hidden, arm=arm, policy=policy, draw=draw, delta=nothing, reference=reference
-                ).state
+                hidden = displace(hidden, arm=arm, policy=policy, draw=draw, delta=nothing, reference=reference).state
             return hidden
 
         logits = self._run_suffix(batch, clean, 1, {n: lambda h, n=n: edit(h, n) for n in self.protocol.layers})
@@ -208,7 +157,7 @@ class Engine:
                     [
                         self._displace(batch, state, condition, layer, takes_part, measured, draws)
                         for state, condition, takes_part, measured in zip(
-                            hidden.split(batch.shape[0]), stack, part, realised, strict=True
+                            torch.split(hidden, batch.shape[0]), stack, part, realised, strict=True
                         )
                     ]
                 )
@@ -237,14 +186,12 @@ class Engine:
         self.seconds["suffix"] += time.perf_counter() - start - inner
         return logits
 
-    def _draw(self, batch: Batch, policy: Any, arm: Arm, seed: int, layer: int) -> Tensor:
+    def _draw(self, batch: Batch, policy: Policy, arm: Arm, seed: int, layer: int) -> Tensor:
         with self._stage("draw"):
             width = batch.shape[1]
             if arm == "magnitude":
-                drawn = coins(policy, arm, seed, layer, batch.sequences, length=width)
-            else:
-                drawn = gaussian(policy, arm, seed, layer, batch.sequences, self.lm.width, length=width)
-            return torch.from_numpy(drawn)
+                return torch.from_numpy(coins(policy, arm, seed, layer, batch.sequences, length=width))
+            return torch.from_numpy(gaussian(policy, arm, seed, layer, batch.sequences, self.lm.width, length=width))
 
     def _displace(
         self, batch: Batch, state: Tensor, condition: Condition, layer: int,
@@ -264,21 +211,8 @@ class Engine:
             antithetic=condition.sign or 1,
             reference=self.protocol.references.get(layer),
         )
-        self._record(measured, moved, layer)
+        measured.record(moved, layer, first=layer == self.protocol.layers[0])
         return moved.state
-
-    def _record(self, measured: Realised, moved: Any, layer: int) -> None:
-        asked, realised = moved.asked.cpu().double(), moved.realised.cpu().double()
-        took = asked > 0
-        error = torch.where(took, (realised / asked.clamp_min(1e-300) - 1).abs(), 0.0)
-        change = torch.where(took, moved.norm_change.cpu().double().abs(), 0.0)
-        measured.max_error = np.maximum(measured.max_error, error.amax(-1).numpy())
-        measured.norm_change = np.maximum(measured.norm_change, change.amax(-1).numpy())
-        measured.left |= moved.left.cpu()
-        measured.by_layer[layer] = (float(realised[took].sum()), float(asked[took].sum()))
-        if layer == self.protocol.layers[0]:
-            measured.first_sum = (realised * took).sum(-1).numpy()
-            measured.first_count = took.sum(-1).numpy()
 
     def _outcome(
         self,

@@ -33,7 +33,7 @@ def log_probabilities(logits: Tensor) -> Tensor:
     """Log-softmax of (N, V) logits along the contiguous vocabulary axis, chunked; float32 at least."""
     wide = torch.promote_types(logits.dtype, torch.float32)
     out = torch.empty(logits.shape, dtype=wide, device=logits.device)
-    for part, target in zip(logits.split(CHUNK), out.split(CHUNK), strict=True):
+    for part, target in zip(torch.split(logits, CHUNK), torch.split(out, CHUNK), strict=True):
         torch.log_softmax(part, dim=-1, dtype=wide, out=target)
     return out
 

@@ -51,14 +51,14 @@ def edited(blocks: nn.ModuleList, edits: Mapping[int, Edit]) -> Iterator[None]:
 @contextmanager
 def _forward_replaced(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
     own = module.__dict__.get("forward")  # accelerate puts a forward on the instance
-    module.forward = forward  # type: ignore[method-assign]
+    module.forward = forward
     try:
         yield
     finally:
         if own is None:
             del module.forward
         else:
-            module.forward = own  # type: ignore[method-assign]
+            module.forward = own
 
 
 @contextmanager
@@ -69,7 +69,9 @@ def started_at(blocks: nn.ModuleList, layer: int, output: Any) -> Iterator[None]
     """
 
     def skip(*args: Any, **kwargs: Any) -> Any:
-        return with_first(output, first_input(args, kwargs))
+        hidden = first_input(args, kwargs)
+        assert hidden is not None, "blocks take the hidden state first, or by name"
+        return with_first(output, hidden)
 
     def resume(*_: Any, **__: Any) -> Any:
         return output

@@ -75,8 +75,8 @@ def component(
     if reference is None:
         raise UsageError("needs clean reference states", where=f"plane {plane}", fix="Give displace a reference.")
     if plane == "covariance":
-        drawn = draw[..., : reference.factor.shape[1]].to(reference.factor.dtype) @ reference.factor.T
-        return perpendicular(x, n, drawn)
+        factor = widened(reference.factor)  # float32 products may be TF32 on an accelerator
+        return perpendicular(x, n, widened(draw[..., : factor.shape[1]]) @ factor.T)
     return _toward_bank(x, n, draw, reference.bank)
 
 

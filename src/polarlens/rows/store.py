@@ -51,7 +51,7 @@ class Part:
 
 
 def write_part(folder: Path, experiment: str, key: str, rows: Many[Mapping[str, Any]], unit: Mapping[str, Any]) -> Path:
-    """Write the rows of one unit as `rows/<experiment>/<key>.parquet`; the unit itself goes into the file's metadata."""
+    """Write the rows of one unit as `rows/<experiment>/<key>.parquet`, with the unit in the file's metadata."""
     schema = SCHEMAS[experiment].with_metadata({_UNIT: json.dumps(unit).encode()})
     table = pa.Table.from_pylist(list(rows), schema=schema)
     path = folder / "rows" / experiment / f"{key}.parquet"

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic_core import PydanticCustomError
 
 from polarlens.errors import UsageError
-from polarlens.run.layers import read_ranges
+from polarlens.protocol.layers import read_ranges
 
 
 def _refuse(message: str) -> PydanticCustomError:

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from polarlens.errors import UsageError
-from polarlens.run.config import RunConfig
+from polarlens.protocol.config import RunConfig
 
 
 def configure(options: Mapping[str, Any], file: Path | None = None) -> RunConfig:

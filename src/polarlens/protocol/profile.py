@@ -22,7 +22,7 @@ TOP_CHANNELS = 5
 def state_profile(
     lm: "LanguageModel", items: Many[Encoded], *, has_bos: bool, batch_tokens: int
 ) -> list[dict[str, Any]]:
-    """One record per block over the first 2,048 real tokens of the items, in the order of their keys; an added BOS is left out.
+    """One record per block over the first 2,048 real tokens of the items in key order, an added BOS left out.
 
     Norms are Euclidean norms of the raw block output. `top5_channel_energy` is the share of the summed squared
     states held by the five strongest channels, `sink_share` the share of tokens with a norm above 10 times their

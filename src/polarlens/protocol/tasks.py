@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from polarlens.data import Dataset, Pair, Text, read_pairs, read_texts
 from polarlens.engine.encoding import Encoded, Encoding, encode_pairs, encode_texts
 from polarlens.errors import UsageError
-from polarlens.run.config import RunConfig, Task, sources
-from polarlens.run.plan import ItemKey
+from polarlens.protocol.config import RunConfig, Task, sources
+from polarlens.protocol.plan import ItemKey
 
 if TYPE_CHECKING:
     from polarlens.models import LanguageModel

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from tiny import save_tiny
 
 import polarlens as pl
 from polarlens.errors import NumericalError, UsageError
-from polarlens.run import runner
-from polarlens.run.estimate import Estimate
+from polarlens.protocol import runner
+from polarlens.protocol.estimate import Estimate
+from tiny import save_tiny
 
 TEXTS = [
     "The river runs through the old town.",
@@ -23,7 +23,11 @@ TEXTS = [
     "x",
     "She said that it would rain, but the children went out.",
 ]
-PAIRS = [("The cats sleep.", "The cats sleeps."), ("A dog runs.", "A dog run."), ("The letter was long.", "The letter were long.")]
+PAIRS = [
+    ("The cats sleep.", "The cats sleeps."),
+    ("A dog runs.", "A dog run."),
+    ("The letter was long.", "The letter were long."),
+]
 SMALL = {"delta": [0.1, 0.3], "seeds": 2, "layers": "1-2", "quiet": True}
 
 
@@ -31,7 +35,9 @@ SMALL = {"delta": [0.1, 0.3], "seeds": 2, "layers": "1-2", "quiet": True}
 def files(tmp_path_factory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("data")
     (folder / "texts.txt").write_text("\n".join(TEXTS))
-    (folder / "pairs.jsonl").write_text("\n".join(json.dumps({"good": g, "bad": b, "phenomenon": "p"}) for g, b in PAIRS))
+    (folder / "pairs.jsonl").write_text(
+        "\n".join(json.dumps({"good": g, "bad": b, "phenomenon": "p"}) for g, b in PAIRS)
+    )
     return {"text": str(folder / "texts.txt"), "pairs": [str(folder / "pairs.jsonl")]}
 
 
@@ -65,7 +71,9 @@ def assert_same_rows(a: pd.DataFrame, b: pd.DataFrame) -> None:
 
 
 def test_the_folder_is_complete_and_every_row_is_there_once(done):
-    assert {"manifest.json", "summary.json", "report.html", "rows", "figures"} <= {p.name for p in done.folder.iterdir()}
+    assert {"manifest.json", "summary.json", "report.html", "rows", "figures"} <= {
+        p.name for p in done.folder.iterdir()
+    }
     rows = done.table("sweep")
     assert not rows.duplicated(KEYS).any()
     per_policy = 2 * 2 * 2 * 2 * 2  # arms, deltas, seeds, antithetic members, positions
@@ -215,7 +223,7 @@ def test_overwrite_discards_rows_and_leaves_foreign_files(lm, files, tmp_path):
 
 def test_a_folder_in_use_is_refused_with_pid_and_host(lm, files, tmp_path):
     code = (
-        "import sys, time; from pathlib import Path; from polarlens.run.folder import locked\n"
+        "import sys, time; from pathlib import Path; from polarlens.protocol.folder import locked\n"
         "with locked(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
     )
     holder = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)

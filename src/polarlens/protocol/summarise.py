@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from polarlens.errors import UsageError
+from polarlens.protocol.folder import read_manifest
+from polarlens.protocol.tasks import TaskData
 from polarlens.rows.store import read_rows, write_json
-from polarlens.run.folder import read_manifest
-from polarlens.run.tasks import TaskData
 from polarlens.statistics import summarise, unigram_cross_entropy
 
 
 def unigram_nll(tasks: Sequence[TaskData], vocabulary: int) -> float | None:
-    """Cross-entropy of the scored tokens of the loss task under their own frequencies, nats per token; None without texts."""
+    """Unigram cross-entropy of the scored tokens of the texts, nats per token; None without texts."""
     for task in tasks:
         if task.task == "loss":
             scored = [encoded.sequences[0][1:] for encoded in task.encoding.items]
@@ -54,9 +54,8 @@ def _warnings(manifest: dict[str, Any]) -> list[str]:
     found = []
     for task, data in manifest["data"].items():
         if data["share_cut"]:
-            found.append(
-                f"{task}: {100 * data['share_cut']:.1f} % of the items were cut to {manifest['settings']['max_tokens']} tokens"
-            )
+            longest = manifest["settings"]["max_tokens"]
+            found.append(f"{task}: {100 * data['share_cut']:.1f} % of the items were cut to {longest} tokens")
         found += [f"{task}: {n} items skipped ({why})" for why, n in data["skipped"].items()]
     if quantisation := manifest["model"]["source"].get("quantisation"):
         found.append(f"the weights are dequantised from {quantisation}")

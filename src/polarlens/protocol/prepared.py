@@ -5,10 +5,10 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from polarlens.run.config import RunConfig, grid
-from polarlens.run.layers import format_layers, parse_layers
-from polarlens.run.protocol import policies_as_data
-from polarlens.run.tasks import Read, TaskData, encode_data
+from polarlens.protocol.config import RunConfig, grid
+from polarlens.protocol.layers import format_layers, parse_layers
+from polarlens.protocol.presets import policies_as_data
+from polarlens.protocol.tasks import Read, TaskData, encode_data
 
 if TYPE_CHECKING:
     from polarlens.models import LanguageModel

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from polarlens.data.items import Text
 from polarlens.engine.encoding import Encoded
 from polarlens.perturbation import MATCHED, NOTEBOOK, Sequence
-from polarlens.run.plan import BLOCK, Unit, Work, conditions, done_work, missing_units
+from polarlens.protocol.plan import BLOCK, Unit, Work, conditions, done_work, missing_units
 
 
 def item(name: str, n: int, dataset: str = "d") -> Encoded:

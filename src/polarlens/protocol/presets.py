@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from polarlens.perturbation.policy import MATCHED, NOTEBOOK, PAPER, Policy
-from polarlens.run.config import Preset, Task
+from polarlens.protocol.config import Preset, Task
 
 # A text has no second member, so the loss policy of a preset leaves that factor out when it is stored.
 POLICIES: Mapping[Preset, Mapping[Task, Mapping[str, Policy]]] = {

@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from polarlens.data.spec import DEFAULT_PAIR_LIMIT, DEFAULT_PAIR_SPECS, DEFAULT_TEXT_FILTER, DEFAULT_TEXT_SPEC
 from polarlens.errors import UsageError
-from polarlens.run import values
+from polarlens.protocol import values
 
 Preset = Literal["matched", "paper", "notebook"]
 Experiment = Literal["sweep", "repair", "propagation", "probing", "audit", "curvature"]
@@ -75,7 +75,7 @@ class RunConfig(BaseModel):
     what this version does not have.
 
     models: Hub ids, directories or GGUF files; empty where the caller brings a loaded model.
-    layers: `8-15`, `4,6`, `middle` or `each`; read against the model by `polarlens.run.layers.parse_layers`.
+    layers: `8-15`, `4,6`, `middle` or `each`; read against the model by `polarlens.protocol.layers.parse_layers`.
     delta: displacements in ascending order, without the delta = 0 control, for both tasks; None for the preset's.
     seeds: how many seeds, numbered from 0. limit: items kept of each SPEC. max_tokens: of a text, without BOS.
     text, pairs: data SPECs. batch_tokens: tokens in one forward pass; None leaves it to the engine.

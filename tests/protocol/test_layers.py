@@ -1,7 +1,7 @@
 import pytest
 
 from polarlens.errors import UsageError
-from polarlens.run.layers import format_layers, parse_layers
+from polarlens.protocol.layers import format_layers, parse_layers
 
 
 @pytest.mark.parametrize(

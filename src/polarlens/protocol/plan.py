@@ -13,6 +13,7 @@ from polarlens.engine.batching import by_length
 from polarlens.engine.conditions import Condition
 from polarlens.engine.encoding import Encoded
 from polarlens.perturbation.policy import ARMS, Policy
+from polarlens.protocol.config import Task
 
 # Items of one unit: large enough for few files, small enough to lose little when interrupted.
 BLOCK = 32
@@ -47,7 +48,7 @@ class Unit:
     """Independent work whose rows are written in one file: the same conditions for a block of items."""
 
     experiment: str
-    task: str
+    task: Task
     layers: tuple[int, ...]
     items: tuple[ItemKey, ...]
     work: Work
@@ -113,7 +114,7 @@ def done_work(documents: Iterable[Mapping[str, Any]]) -> Done:
 
 
 def missing_units(
-    experiment: str, task: str, layers: tuple[int, ...], items: Many[Encoded], wanted: Work, done: Done
+    experiment: str, task: Task, layers: tuple[int, ...], items: Many[Encoded], wanted: Work, done: Done
 ) -> list[Unit]:
     """Units for what is not done yet: items with the same missing work share units, longest items first."""
     groups: dict[Work, list[ItemKey]] = defaultdict(list)

@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from polarlens.run.config import BUILT_EXPERIMENTS
-from polarlens.run.environment import hardware, versions
-from polarlens.run.prepared import Prepared, digest
-from polarlens.run.profile import state_profile
-from polarlens.run.protocol import policies_as_data
-from polarlens.run.site import site_medians
-from polarlens.run.summarise import unigram_nll
+from polarlens.protocol.config import BUILT_EXPERIMENTS
+from polarlens.protocol.environment import hardware, versions
+from polarlens.protocol.prepared import Prepared, digest
+from polarlens.protocol.presets import policies_as_data
+from polarlens.protocol.profile import state_profile
+from polarlens.protocol.site import site_medians
+from polarlens.protocol.summarise import unigram_nll
 
 
 def build_manifest(prepared: Prepared, settings: dict[str, Any], old: dict[str, Any] | None) -> dict[str, Any]:
@@ -41,7 +41,9 @@ def build_manifest(prepared: Prepared, settings: dict[str, Any], old: dict[str, 
             "n_layers": lm.n_layers, "width": lm.width, "window": lm.window, "dtype": config.dtype,
             "weights_sha256": lm.weights_digest, "source": dataclasses.asdict(lm.source),
         },
-        "tokenizer": {"sha256": lm.tokenizer_digest, "size": len(lm.tokenizer), "bos": dataclasses.asdict(prepared.bos)},
+        "tokenizer": {
+            "sha256": lm.tokenizer_digest, "size": len(lm.tokenizer), "bos": dataclasses.asdict(prepared.bos),
+        },
         "command": shlex.join(["polarlens", *sys.argv[1:]]) if Path(sys.argv[0]).stem == "polarlens" else None,
         "configuration": config.model_dump(mode="json"),
         "settings": settings,

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 from polarlens.engine.conditions import Protocol
 from polarlens.engine.engine import Engine
 from polarlens.errors import NumericalError, UsageError
+from polarlens.protocol.config import RunConfig, grid, resolved
+from polarlens.protocol.environment import peak_memory_bytes
+from polarlens.protocol.estimate import Estimate, estimate, work_tokens
+from polarlens.protocol.folder import check_settings, locked, read_manifest
+from polarlens.protocol.manifest import build_manifest
+from polarlens.protocol.plan import Unit, Work, conditions, done_work, missing_units
+from polarlens.protocol.prepared import Prepared, prepare, settings_of
+from polarlens.protocol.presets import POLICIES
+from polarlens.protocol.progress import say, tracked
+from polarlens.protocol.result import Run
+from polarlens.protocol.summarise import rebuild
+from polarlens.protocol.sweep import Labels, sweep_rows
+from polarlens.protocol.tasks import read_data
 from polarlens.rows.store import scan, write_json, write_part
-from polarlens.run.config import RunConfig, grid, resolved
-from polarlens.run.environment import peak_memory_bytes
-from polarlens.run.estimate import Estimate, estimate, work_tokens
-from polarlens.run.folder import check_settings, locked, read_manifest
-from polarlens.run.manifest import build_manifest
-from polarlens.run.plan import Unit, Work, conditions, done_work, missing_units
-from polarlens.run.prepared import Prepared, prepare, settings_of
-from polarlens.run.progress import say, tracked
-from polarlens.run.protocol import POLICIES
-from polarlens.run.result import Run
-from polarlens.run.summarise import rebuild
-from polarlens.run.sweep import Labels, sweep_rows
-from polarlens.run.tasks import read_data
 
 if TYPE_CHECKING:
     from polarlens.models import LanguageModel

@@ -10,7 +10,8 @@ import torch
 
 from polarlens.engine.batching import batches
 from polarlens.engine.encoding import Encoded
-from polarlens.run.plan import ItemKey, Unit
+from polarlens.protocol.config import Task
+from polarlens.protocol.plan import ItemKey, Unit
 
 if TYPE_CHECKING:
     from polarlens.models import LanguageModel
@@ -48,7 +49,7 @@ def work_tokens(unit: Unit, items: Mapping[ItemKey, Encoded]) -> int:
 
 
 def estimate(
-    units: Many[Unit], items: Mapping[str, Mapping[ItemKey, Encoded]], lm: "LanguageModel", *, batch_tokens: int
+    units: Many[Unit], items: Mapping[Task, Mapping[ItemKey, Encoded]], lm: "LanguageModel", *, batch_tokens: int
 ) -> Estimate:
     """Count the work and time one clean pass of a batch of the run's own items."""
     if not units:

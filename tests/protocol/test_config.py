@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from polarlens.errors import UsageError
-from polarlens.run.config import (
+from polarlens.protocol.config import (
     NOT_IN_THIS_VERSION,
     RunConfig,
     Sources,
@@ -13,7 +13,7 @@ from polarlens.run.config import (
     run_name,
     sources,
 )
-from polarlens.run.config_file import configure, read_settings
+from polarlens.protocol.config_file import configure, read_settings
 
 HUB_TEXT = "hub:Salesforce/wikitext:wikitext-103-raw-v1:test"
 HUB_PAIRS = (

@@ -11,11 +11,12 @@ from polarlens.data.items import Pair
 from polarlens.engine.batching import Batch, batches
 from polarlens.engine.conditions import Condition, Protocol
 from polarlens.engine.encoding import Encoded
-from polarlens.engine.engine import Engine, Outcome, Realised
+from polarlens.engine.engine import Engine
+from polarlens.engine.outcome import Outcome, Realised
 from polarlens.errors import NumericalError
 from polarlens.perturbation.policy import ARMS
-from polarlens.run.layers import format_layers
-from polarlens.run.plan import ItemKey, Unit
+from polarlens.protocol.layers import format_layers
+from polarlens.protocol.plan import ItemKey, Unit
 
 # The clean pass sees an eighth of the budget, so that conditions can be stacked eight deep on it.
 STACK = 8
