@@ -19,7 +19,7 @@ from transformers import (
 )
 
 from polarlens.errors import ModelError, UsageError
-from polarlens.models import load
+from polarlens.models import LanguageModel, load, placement
 from tiny import edit_config, save_tiny, tiny, tiny_tokenizer
 
 IDS = torch.tensor([[5, 9, 11, 40]])
@@ -70,10 +70,14 @@ def test_a_split_model_is_measured_as_a_whole(folder: Path) -> None:
     assert split.weights_digest == whole.weights_digest
 
 
+def test_what_needs_accelerate_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placement, "find_spec", lambda _: None)
+    with pytest.raises(UsageError, match="splitting a model over devices needs the package accelerate"):
+        load(folder, device="split")
+
+
 def test_layers_offloaded_to_disk(tmp_path: Path, folder: Path) -> None:
     accelerate = pytest.importorskip("accelerate")
-    from polarlens.models import LanguageModel
-
     whole = load(folder)
     parts = {"model.embed_tokens": "cpu", "model.norm": "cpu", "lm_head": "cpu", "model.rotary_emb": "cpu"}
     parts |= {"model.layers.0": "cpu", "model.layers.1": "disk", "model.layers.2": "disk"}
@@ -117,7 +121,7 @@ def test_folders_without_a_model(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="folder is empty"):
         load(tmp_path)
     (tmp_path / "notes.txt").write_text("nothing")
-    with pytest.raises(UsageError, match="no config.json"):
+    with pytest.raises(UsageError, match=r"no config\.json"):
         load(tmp_path)
     (tmp_path / "m.Q4_1.gguf").write_bytes(b"GGUF")
     with pytest.raises(UsageError, match=r"Name the file itself: .*m\.Q4_1\.gguf"):

@@ -72,7 +72,7 @@ def slow_ambient(plane: str, z: np.ndarray, ref: Reference) -> np.ndarray:
 
 def slow_turn(plane: str, h: np.ndarray, z: np.ndarray, chord: float, sign: int, ref: Reference) -> np.ndarray:
     """Rotate h by the angle that belongs to the chord, toward the part of the draw outside span{h (, ones)}."""
-    n = np.linalg.norm(h)
+    n = float(np.linalg.norm(h))
     inside = [h, np.ones_like(h)] if plane == "centred" else [h]
     basis = np.linalg.qr(np.stack(inside, axis=1))[0]
     g = slow_ambient(plane, z, ref)
@@ -80,13 +80,13 @@ def slow_turn(plane: str, h: np.ndarray, z: np.ndarray, chord: float, sign: int,
     v = v - basis @ (basis.T @ v)
     v = sign * v / np.linalg.norm(v)
     angle = 2 * math.asin(min(1.0, chord / (2 * n)))
-    return math.cos(angle) * h + n * math.sin(angle) * v
+    return np.asarray(math.cos(angle) * h + n * math.sin(angle) * v)
 
 
 def slow_additive(h: np.ndarray, w: np.ndarray, s: float) -> np.ndarray:
-    n = np.linalg.norm(h)
+    n = float(np.linalg.norm(h))
     turned = h / n + s * w
-    return n * turned / np.linalg.norm(turned)
+    return np.asarray(n * turned / np.linalg.norm(turned))
 
 
 def slow_bisection(hs: Many[np.ndarray], ws: Many[np.ndarray], asked: float) -> tuple[float, bool]:
@@ -121,8 +121,8 @@ def slow(
             continue
         if arm == "magnitude":
             for t in moving:
-                s = {"grow": 1, "shrink": -1, "random": int(z[b, t]) * antithetic}[sign]
-                out[b, t] = x[b, t] * (1 + s * asked[b, t] / np.linalg.norm(x[b, t]))
+                side = {"grow": 1, "shrink": -1, "random": int(z[b, t]) * antithetic}[sign]
+                out[b, t] = x[b, t] * (1 + side * asked[b, t] / np.linalg.norm(x[b, t]))
         elif plane == "additive":
             w = {t: antithetic * z[b, t].astype(float) / np.linalg.norm(z[b, t].astype(float)) for t in moving}
             for group in [moving] if mean else [[t] for t in moving]:

@@ -18,6 +18,7 @@ from polarlens.perturbation import (
     NOTEBOOK,
     PAPER,
     Arm,
+    Displacement,
     PerArm,
     Policy,
     Sequence,
@@ -51,6 +52,7 @@ def draw(
 
 
 def cosine(a: np.ndarray, b: np.ndarray) -> float:
+    a, b = a.astype(np.float64), b.astype(np.float64)
     return float((a * b).sum() / np.sqrt((a * a).sum() * (b * b).sum()))
 
 
@@ -132,7 +134,8 @@ def test_every_part_of_the_key_changes_the_draw() -> None:
 
 def test_signs_of_different_keys_are_unrelated() -> None:
     def signs(item: str = "a", seed: int = 0, layer: int = 8) -> np.ndarray:
-        return coins(MATCHED, "magnitude", seed, layer, [text(item, 4096)])[0].astype(float)
+        row: np.ndarray = coins(MATCHED, "magnitude", seed, layer, [text(item, 4096)])[0]
+        return row
 
     for other in (signs("b"), signs(seed=1), signs(layer=9), np.roll(signs(), 1)):
         assert unrelated(signs(), other)
@@ -174,6 +177,7 @@ def test_members_by_length_share_everything_or_nothing() -> None:
     good, bad = draw(*unequal, policy=BY_LENGTH)
     assert unrelated(good[:1], bad[:1])
     assert unrelated(good[-3:], bad[-3:])
+    assert np.array_equal(bad, draw(text("another", 5), policy=BY_LENGTH)[0])  # whatever is aligned with what
     alone = BY_LENGTH.with_levels(across_members="independent")
     good, bad = draw(*equal, policy=alone)
     assert unrelated(good, bad)
@@ -305,5 +309,5 @@ def test_global_random_states_are_neither_read_nor_written(act: Callable[[], obj
     np.random.seed(1)  # noqa: NPY002
     torch.manual_seed(1)
     second = act()
-    pick = lambda x: torch.as_tensor(x.state if hasattr(x, "state") else x)  # noqa: E731
-    assert torch.equal(pick(first), pick(second))
+    results = [torch.as_tensor(x.state if isinstance(x, Displacement) else x) for x in (first, second)]
+    assert torch.equal(*results)

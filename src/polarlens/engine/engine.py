@@ -19,6 +19,7 @@ from polarlens.engine.suffix import captured, edited, hidden_of, started_at
 from polarlens.errors import NumericalError
 from polarlens.models.hooks import with_first
 from polarlens.perturbation import ARMS, coins, displace, gaussian, norms
+from polarlens.perturbation.displace import TokenError
 from polarlens.perturbation.policy import Arm, Policy
 
 if TYPE_CHECKING:
@@ -201,17 +202,22 @@ class Engine:
         key = (condition.policy_id, condition.arm, condition.seed, layer)
         if key not in draws:
             draws[key] = self._draw(batch, policy, condition.arm, condition.seed, layer).to(state.device)
-        asked = self.protocol.asked(condition.delta, layer, norms(state)) * takes_part.to(state.device)
-        moved = displace(
-            state,
-            arm=condition.arm,
-            policy=policy,
-            draw=draws[key],
-            delta=asked,
-            antithetic=condition.sign or 1,
-            reference=self.protocol.references.get(layer),
-        )
-        measured.record(moved, layer, first=layer == self.protocol.layers[0])
+        asked = self.protocol.asked(condition.delta, layer, norms(state))
+        try:
+            moved = displace(
+                state,
+                arm=condition.arm,
+                policy=policy,
+                draw=draws[key],
+                delta=torch.where(takes_part.to(state.device), asked, 0.0),
+                antithetic=condition.sign or 1,
+                reference=self.protocol.references.get(layer),
+            )
+        except TokenError as error:
+            where = f"{self.lm.name}, block {layer}, item {batch.sequences[error.row].item}, token {error.token}"
+            raise NumericalError(error.what, where=where, fix=error.fix) from error
+        by_sequence = condition.arm == "angular" and policy.level("matching", "angular") == "mean"
+        measured.record(moved, layer, first=layer == self.protocol.layers[0], by_sequence=by_sequence)
         return moved.state
 
     def _outcome(

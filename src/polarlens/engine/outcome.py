@@ -31,7 +31,7 @@ class Realised:
     """Displacement of one condition on one batch as measured after the cast; arrays are per row (B,).
 
     first_sum, first_count: sum and number of realised distances at the first perturbed layer.
-    max_error: largest |realised / asked - 1| over tokens and layers. norm_change: largest | |h'|/|h| - 1 |.
+    max_error: largest |realised / asked - 1| over tokens (sequences under matching `mean`) and layers. norm_change: largest | |h'|/|h| - 1 |.
     left: (B, T) bool, tokens left at run time (or infeasible and perturbed). by_layer: layer -> (sum of realised, sum
     of asked) over all tokens that took part.
     """
@@ -49,11 +49,15 @@ class Realised:
         zeros = np.zeros(shape[0])
         return cls(zeros, zeros, zeros, zeros, torch.zeros(shape, dtype=torch.bool), {})
 
-    def record(self, moved: Displacement, layer: int, *, first: bool) -> None:
-        """Add what was measured at one layer; `first` marks the first perturbed one."""
+    def record(self, moved: Displacement, layer: int, *, first: bool, by_sequence: bool) -> None:
+        """Add what was measured at one layer.
+
+        first: the first perturbed layer. by_sequence: only the average distance of a sequence was to be realised.
+        """
         asked, realised = moved.asked.cpu().double(), moved.realised.cpu().double()
         took = asked > 0
-        error = torch.where(took, (realised / asked.clamp_min(1e-300) - 1).abs(), 0.0)
+        got, wanted = (t.sum(-1, keepdim=True) if by_sequence else t for t in (torch.where(took, realised, 0.0), asked))
+        error = torch.where(wanted > 0, (got / wanted.clamp_min(1e-300) - 1).abs(), 0.0)
         change = torch.where(took, moved.norm_change.cpu().double().abs(), 0.0)
         self.max_error = np.maximum(self.max_error, error.amax(-1).numpy())
         self.norm_change = np.maximum(self.norm_change, change.amax(-1).numpy())

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from polarlens.english import clauses, phrases, words
 from polarlens.english.attachments import ATTACHMENTS
 from polarlens.english.draw import Draw
+from polarlens.english.morphology import listed
 from polarlens.english.nouns import CLASSES, NAMES, Noun
 from polarlens.english.tree import Node
-from polarlens.english.verbs import MANNER, STATIVE, Frame
+from polarlens.english.verbs import MANNER, PLURAL_OBJECT, PUNCTUAL, STATIVE, Frame
 
-OWNERS = ("my", "his", "her", "our", "their")
-_OWNER_PRONOUN = {"my": "I", "his": "he", "her": "she", "our": "we", "their": "they", "its": "it"}
+_OWNERS = ("I", "he", "she", "we", "they")
 _OWNED = frozenset(("object", "clothing", "document", "instrument", "vehicle", "furniture", "food"))
-_NOT_OLD = frozenset("boy girl child puppy kitten calf lamb prince princess".split())
+_NOT_OLD = frozenset(listed("boy girl child puppy kitten calf lamb prince princess"))
 _SUBJECTS = (
     (46, CLASSES["person"]),
     (10, CLASSES["kin"]),
@@ -24,9 +24,15 @@ _SUBJECTS = (
     (3, CLASSES["plant"]),
     (3, CLASSES["place"]),
 )
-_SINGULAR = ((52, "the"), (26, "a"), (7, "this"), (8, "that"), (3, "every"), (2, "another"))
+_SINGULAR = {
+    "subject": ((60, "the"), (16, "a"), (8, "this"), (9, "that"), (4, "every"), (2, "another")),
+    "definite": ((70, "the"), (12, "this"), (14, "that"), (4, "every")),
+    "specified": ((74, "the"), (10, "this"), (12, "that"), (4, "every")),
+    "object": ((48, "the"), (38, "a"), (6, "this"), (7, "that"), (2, "another")),
+}
 _PLURAL = (
-    (50, "the"), (9, "some"), (8, "these"), (8, "those"), (6, "many"), (6, "several"), (7, "two"), (4, "three"), (2, "four"),
+    (50, "the"), (9, "some"), (8, "these"), (8, "those"), (5, "many"), (5, "several"), (5, "two"), (3, "three"),
+    (1, "four"),
 )  # fmt: skip
 _FIXED = ((70, "the"), (14, "a"), (8, "this"), (8, "that"))
 
@@ -71,35 +77,39 @@ def owner(draw: Draw, number: str) -> Node:
     """A possessive pronoun or a name with 's. Several fathers are `our` or `their` fathers."""
     if number == "Sing" and draw.chance(0.25):
         return phrases.genitive(phrases.noun_phrase(draw.choice(NAMES)))
-    options = OWNERS if number == "Sing" else ("our", "their")
-    return phrases.pronoun(_OWNER_PRONOUN[draw.choice(options)], "Gen")
+    return phrases.pronoun(draw.choice(_OWNERS if number == "Sing" else ("we", "they")), "Gen")
 
 
 def adjective(draw: Draw, noun: Noun) -> tuple[str, ...]:
     """One attributive adjective that goes with the noun, or none if the noun takes none."""
-    options = [
-        word
-        for word in words.ATTRIBUTIVE.get(noun.kind, ())
-        if not (word == "old" and noun.lemma in _NOT_OLD)
-    ]
+    options = [word for word in words.ATTRIBUTIVE.get(noun.kind, ()) if not (word == "old" and noun.lemma in _NOT_OLD)]
     return (draw.choice(options),) if options else ()
 
 
-def phrase(draw: Draw, noun: Noun, number: str, *, adjectives: float = 0.2, bare: float = 0.0) -> Node:
-    """A noun phrase; `adjectives` and `bare` are the chances of an adjective and of a plural without determiner."""
+def phrase(
+    draw: Draw, noun: Noun, number: str, role: str = "subject", *, adjectives: float = 0.2, bare: float = 0.0
+) -> Node:
+    """A noun phrase.
+
+    role: subject, object, definite (a subject that `a` would not suit), or specified (by a phrase or clause that
+    follows, so that no owner is named).
+    adjectives, bare: chances of an adjective and of a plural without determiner.
+    """
     if noun.kind == "name":
         return phrases.noun_phrase(noun)
+    if noun.lemma == "wife":
+        return phrases.noun_phrase(noun, number, owner=phrases.pronoun("they" if number == "Plur" else "he", "Gen"))
     if noun.kind == "kin":
         return phrases.noun_phrase(noun, number, owner=owner(draw, number))
     extra = adjective(draw, noun) if draw.chance(adjectives) else ()
     if not noun.plural:
         return phrases.noun_phrase(noun, "Sing", draw.weighted(((5, "the"), (2, "some"), (3, ""))), extra)
-    if noun.kind in _OWNED and draw.chance(0.12):
-        return phrases.noun_phrase(noun, number, "", extra, phrases.pronoun(draw.choice(("I", "he", "she", "we", "they")), "Gen"))
+    if noun.kind in _OWNED and role != "specified" and draw.chance(0.12):
+        return phrases.noun_phrase(noun, number, "", extra, phrases.pronoun(draw.choice(_OWNERS), "Gen"))
     if number == "Plur":
         determiner = "" if draw.chance(bare) else draw.weighted(_PLURAL)
     else:
-        determiner = draw.weighted(_FIXED if noun.kind in ("building", "area", "landscape") else _SINGULAR)
+        determiner = draw.weighted(_FIXED if noun.kind in ("building", "area", "landscape") else _SINGULAR[role])
     return phrases.noun_phrase(noun, number, determiner, extra)
 
 
@@ -120,21 +130,21 @@ def attachment(draw: Draw, noun: Noun, number: str, used: set[str]) -> tuple[Nod
     return phrases.prepositional(preposition, definite(draw, inner, number, adjectives=0.1)), inner
 
 
-def _object(draw: Draw, options: tuple[Noun, ...], used: set[str]) -> Node:
+def _object(draw: Draw, options: tuple[Noun, ...], used: set[str], *, plural: float = 0.4) -> Node:
     noun = other_than(draw, options, used)
     if noun.human and draw.chance(0.08):
         return phrases.pronoun(draw.choice(("he", "she", "they", "I", "we")), "Acc")
-    return phrase(draw, noun, draw.number(0.4), bare=0.15)
+    return phrase(draw, noun, draw.number(plural), "object", bare=0.15)
 
 
 def complements(draw: Draw, frame: Frame, head: Node, used: set[str]) -> Node:
     """Attach the objects that the frame asks for; `used` are lemmas not to repeat."""
     if frame.pattern == "transitive":
-        head.add(_object(draw, frame.objects, used), "obj")
+        head.add(_object(draw, frame.objects, used, plural=1 if frame.verb in PLURAL_OBJECT else 0.4), "obj")
     elif frame.pattern == "prepositional":
         head.add(phrases.prepositional(frame.preposition, _object(draw, frame.objects, used)), "obl")
     elif frame.pattern == "ditransitive":
-        theme = phrase(draw, other_than(draw, frame.objects, used), draw.number(0.3), bare=0.2)
+        theme = phrase(draw, other_than(draw, frame.objects, used), draw.number(0.3), "object", bare=0.2)
         recipients = CLASSES["people"] + (CLASSES["person"] if frame.verb != "teach" else ())
         recipient = _object(draw, recipients, used)
         if draw.chance(0.5):
@@ -144,15 +154,15 @@ def complements(draw: Draw, frame: Frame, head: Node, used: set[str]) -> Node:
     return head
 
 
-def place(draw: Draw, used: set[str]) -> Node:
+def place(draw: Draw, used: set[str], options: tuple[Noun, ...]) -> Node:
     """In, at or on a place."""
-    noun = other_than(draw, words.PLACES, used)
+    noun = other_than(draw, options, used)
     return phrases.prepositional(draw.choice(words.LOCATIVE[noun.lemma]), definite(draw, noun, adjectives=0.12))
 
 
 def _adjunct(draw: Draw, kind: str, used: set[str]) -> Node:
-    if kind == "place":
-        return place(draw, used)
+    if kind in ("place", "home"):
+        return place(draw, used, words.PLACES if kind == "place" else words.HOMES)
     if kind == "path":
         preposition = draw.choice(("to", "to", *words.PATHS))
         return phrases.prepositional(preposition, definite(draw, other_than(draw, words.PATHS[preposition], used)))
@@ -169,7 +179,9 @@ def adjuncts(
 ) -> Node:
     """Attach adverb of manner, place and time, where the frame and the tense allow them and chance has it."""
     if frame.verb in MANNER and draw.chance(0.18):
-        head.add(phrases.adverb(draw.choice(MANNER[frame.verb])), "advmod")
+        manner = draw.choice(MANNER[frame.verb])
+        if manner != "suddenly" or tense == "past":
+            head.add(phrases.adverb(manner), "advmod")
     kind = frame.adjunct.removeprefix("!")
     if frame.adjunct.startswith("!") or (kind != "none" and draw.chance(where)):
         head.add(_adjunct(draw, kind, used), "obl")
@@ -209,18 +221,21 @@ def tense(draw: Draw, verb: str = "be") -> str:
     if chosen == "modal":
         return draw.choice(("can", "could", "should", "must", "might", "may"))
     if verb == "be" or verb in STATIVE:
-        return {"present progressive": "present", "past progressive": "past", "past perfect": "past"}.get(chosen, chosen)
+        plain = chosen if chosen in ("present", "past", "present perfect") else chosen.partition(" ")[0]
+        return plain if plain in ("present", "past", "present perfect") else draw.choice(("present", "past"))
+    if verb in PUNCTUAL and chosen.startswith("present") and draw.chance(0.6):
+        return "past"
     return chosen
 
 
-def complement_adjective(draw: Draw, noun: Noun, *, linking: bool = False) -> Node:
-    """A predicative adjective that goes with the noun, sometimes with an adverb of degree."""
-    options = words.PREDICATIVE[noun.kind]
-    if linking:
-        options = tuple(word for word in options if word not in words.NOT_WITH_SEEM)
+def complement_adjective(draw: Draw, noun: Noun, subject: Node, *, linking: bool = False) -> Node:
+    """A predicative adjective that suits the noun and is not said in the subject, with an adverb of degree by chance."""
+    said = {node.form for node in subject.before} | (words.NOT_WITH_SEEM if linking else frozenset())
+    options = tuple(word for word in words.PREDICATIVE[noun.kind] if word not in said)
     chosen = draw.choice(options)
-    gradable = chosen not in words.NOT_GRADABLE
-    return phrases.adjective_phrase(chosen, draw.choice(words.INTENSIFIERS) if gradable and draw.chance(0.3) else "")
+    degrees = words.INTENSIFIERS + (("too",) if chosen in words.EXCESSIVE else ())
+    degree = draw.choice(degrees) if chosen not in words.NOT_GRADABLE and draw.chance(0.3) else ""
+    return phrases.adjective_phrase(chosen, degree)
 
 
 def relative(draw: Draw, noun: Noun, *, role: str) -> Node:

@@ -48,13 +48,13 @@ def _chain(verb: str, tense: str, subject: tuple[str, str], support: bool) -> li
     if not aspect and not support:
         helper = verb
     time = {"present": "Pres", "past": "Past"}[time]
-    first = Node(
-        morphology.finite(helper, time, *subject), helper, "VERB", _finite_features(time, *subject)
-    )
+    first = Node(morphology.finite(helper, time, *subject), helper, "VERB", _finite_features(time, *subject))
     return [first, _non_finite(verb, form)] if aspect or support else [first]
 
 
-def predicate(verb: str, tense: str, subject: Node | tuple[str, str], *, negation: str = "", passive: bool = False) -> Predicate:
+def predicate(
+    verb: str, tense: str, subject: Node | tuple[str, str], *, negation: str = "", passive: bool = False
+) -> Predicate:
     """A verb in a tense that agrees with a subject.
 
     tense: a modal, or `present` or `past`, alone or followed by `progressive` or `perfect`.

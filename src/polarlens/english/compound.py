@@ -1,17 +1,19 @@
-"""Types of sentence with more than one clause or a coordination. Each takes a draw and gives the root of a labelled tree."""
+"""Types of sentence with several clauses or a coordination. Each takes a draw and gives the root of a labelled tree."""
 
 from polarlens.english import choose, clauses, phrases
 from polarlens.english.choose import Referent
 from polarlens.english.draw import Draw
+from polarlens.english.morphology import listed
 from polarlens.english.nouns import CLASSES, COUNTABLE, Noun
 from polarlens.english.phrases import agreement
-from polarlens.english.predicates import act, be, frame_for, passing_states
+from polarlens.english.predicates import act, be, frame_for, negation, passing_states
 from polarlens.english.simple import found_object, topic
 from polarlens.english.tree import Node
-from polarlens.english.verbs import CLAUSAL, FRAMES, INFINITIVE, STATIVE, Frame, done_to
+from polarlens.english.verbs import CLAUSAL, INFINITIVE, STATIVE, Frame, done_to
 
-_REACTION = "smile laugh cry wait hesitate shout disappear relax sing".split()
-_PERCEPTION = frozenset("see hear meet notice find lose read".split())
+_NOT_WANTED = frozenset(listed("sneeze hesitate disappear cough break complain think dream lose"))
+_REACTION = listed("smile laugh cry wait hesitate shout disappear relax sing")
+_PERCEPTION = frozenset(listed("see hear meet notice find lose read"))
 _WITH_RELATIVE = tuple(n for n in COUNTABLE if n.kind != "kin" and done_to(n, "transitive"))
 _INFINITIVE_PATTERNS = ("intransitive", "transitive", "prepositional", "ditransitive")
 
@@ -57,7 +59,7 @@ def _with_relative(draw: Draw, kind: str) -> Node:
             return subject_relative_clause(draw, noun, about.number, inner, used)
         return object_relative_clause(draw, noun, inner, used)
 
-    phrase = choose.phrase(draw, noun, about.number, adjectives=0.1)
+    phrase = choose.phrase(draw, noun, about.number, "specified", adjectives=0.1)
     if draw.chance(0.6):
         modifier = relative()
         if modifier:
@@ -66,7 +68,7 @@ def _with_relative(draw: Draw, kind: str) -> Node:
         if frame is None or (frame.verb in STATIVE and tense == "present progressive"):
             return be(draw, phrase, about, background(tense))
         return act(draw, phrase, agreement(phrase), frame, tense, used, adverb=0)
-    frame = draw.choice(done_to(noun, "transitive") or FRAMES[:1])
+    frame = draw.choice(done_to(noun, "transitive"))
     agent = choose.other_than(draw, frame.subjects, used)
     subject = choose.phrase(draw, agent, choose.referent(draw, agent, draw.number()).number)
     tense = background(tense) if frame.verb in STATIVE else tense
@@ -107,7 +109,8 @@ def complement(draw: Draw) -> Node:
     tense = draw.choice(("past", "present"))
     head = clauses.clause(subject, clauses.predicate(draw.choice(CLAUSAL), tense, subject))
     inner = embedded(draw, tense, {noun.lemma})
-    return head.add(inner if draw.chance(0.25) else clauses.subordinate("that", inner), "ccomp")
+    first = next(node.form for node, _ in inner.in_order())
+    return head.add(inner if first == "that" or draw.chance(0.25) else clauses.subordinate("that", inner), "ccomp")
 
 
 def infinitive(draw: Draw) -> Node:
@@ -118,20 +121,14 @@ def infinitive(draw: Draw) -> Node:
     used = {noun.lemma}
     verb = draw.choice(INFINITIVE)
     tense = draw.choice(("past", "present"))
-    often = negated(draw)
-    head = clauses.clause(subject, clauses.predicate(verb, tense, subject, negation=often))
+    head = clauses.clause(subject, clauses.predicate(verb, tense, subject, negation=negation(draw)))
     return head.add(to_do(draw, about, used), "xcomp")
-
-
-def negated(draw: Draw) -> str:
-    """Mostly nothing, sometimes n't."""
-    return "n't" if draw.chance(0.12) else ""
 
 
 def to_do(draw: Draw, about: Referent, used: set[str]) -> Node:
     """To and a verb phrase with what the referent can do on purpose."""
     frame = frame_for(draw, about, *_INFINITIVE_PATTERNS)
-    while frame is None or frame.verb in STATIVE or frame.verb in ("sneeze", "hesitate", "disappear", "cough", "break"):
+    while frame is None or frame.verb in STATIVE or frame.verb in _NOT_WANTED:
         frame = frame_for(draw, about, *_INFINITIVE_PATTERNS)
     head = choose.complements(draw, frame, clauses.infinitive(frame.verb), used)
     return choose.adjuncts(draw, frame, head, "", used, when=0)
@@ -139,7 +136,7 @@ def to_do(draw: Draw, about: Referent, used: set[str]) -> Node:
 
 def coordinated_clauses(draw: Draw) -> Node:
     """The girl sang, and the boys listened to the music."""
-    tense = draw.choice(("past", "past", "present"))
+    tense = draw.choice(("past", "past", "past", "present"))
     used: set[str] = set()
     heads = []
     for _ in range(2):
@@ -157,8 +154,11 @@ def coordinated_clauses(draw: Draw) -> Node:
 
 def coordinated_verbs(draw: Draw) -> Node:
     """The boy opened the door and smiled."""
-    subject, about, used = topic(draw, "transitive", pronouns=0.2)
-    tense = draw.choice(("past", "past", "present"))
+    noun = draw.choice(CLASSES["people"])
+    about = choose.referent(draw, noun, draw.number())
+    subject = about.mention() if draw.chance(0.2) else choose.phrase(draw, noun, about.number)
+    used = {noun.lemma}
+    tense = draw.choice(("past", "past", "past", "present"))
     heads: list[Node] = []
     verbs: set[str] = set()
     for pattern in ("transitive", ""):
@@ -168,7 +168,18 @@ def coordinated_verbs(draw: Draw) -> Node:
         verbs.add(frame.verb)
         given = None if heads else subject
         heads.append(
-            act(draw, given, agreement(subject), frame, tense, used, negative=0, adverb=0, where=0.3 * len(heads), when=0)
+            act(
+                draw,
+                given,
+                agreement(subject),
+                frame,
+                tense,
+                used,
+                negative=0,
+                adverb=0,
+                where=0.3 * len(heads),
+                when=0,
+            )
         )
     return phrases.coordinate(heads[0], heads[1])
 
@@ -203,15 +214,15 @@ def adverbial(draw: Draw) -> Node:
         side = state(draw, side_subject, about, "present")
         main = _doing(draw, main_subject, about, "will", used)
     elif conjunction in ("because", "although"):
-        tense = draw.choice(("past", "past", "present"))
+        tense = draw.choice(("past", "past", "past", "present"))
         main = _doing(draw, main_subject, about, tense, used)
         side = state(draw, side_subject, about, tense)
     elif conjunction == "when":
-        tense = draw.choice(("past", "past", "present"))
+        tense = draw.choice(("past", "past", "past", "present"))
         side = _noticing(draw, side_subject, about, tense, used)
         main = clauses.clause(main_subject, clauses.predicate(draw.choice(_REACTION), tense, main_subject))
     else:
-        tense = draw.choice(("past", "past", "present"))
+        tense = draw.choice(("past", "past", "past", "present"))
         main = _doing(draw, main_subject, about, tense, used)
         side = _doing(draw, side_subject, about, tense, used)
     side = clauses.subordinate(conjunction, side)
@@ -233,11 +244,11 @@ def _doing(draw: Draw, subject: Node, about: Referent, tense: str, used: set[str
     return act(draw, subject, agreement(subject), frame, tense, used, negative=0, adverb=0, when=0)
 
 
-def deliberate(draw: Draw, about: Referent) -> Frame:
+def deliberate(draw: Draw, about: Referent, *patterns: str) -> Frame:
     """A frame for an action that takes a while, not a state."""
-    frame = frame_for(draw, about)
+    frame = frame_for(draw, about, *patterns)
     while frame is None or frame.verb in STATIVE or frame.verb in ("sneeze", "cough", "hesitate", "live", "own"):
-        frame = frame_for(draw, about)
+        frame = frame_for(draw, about, *patterns)
     return frame
 
 
@@ -261,4 +272,3 @@ def fronted_time(draw: Draw) -> Node:
     time.deprel = "obl:unmarked"
     head.before.insert(0, time)
     return head
-

@@ -2,19 +2,28 @@
 
 from functools import cache
 
+
+def listed(text: str) -> tuple[str, ...]:
+    """The words of a list that is written with spaces."""
+    return tuple(text.split())
+
+
 SIBILANTS = ("s", "x", "z", "ch", "sh")
 VOWELS = "aeiou"
 
 # base, past, participle
 _IRREGULAR_VERBS = """
-be was been; have had had; do did done; become became become; begin began begun; bite bit bitten; break broke broken;
-bring brought brought; build built built; buy bought bought; catch caught caught; choose chose chosen; draw drew drawn; drink drank drunk; drive drove driven; eat ate eaten; fall fell fallen; feed fed fed;
-find found found; fly flew flown; forget forgot forgotten; forgive forgave forgiven; give gave given; grow grew grown; hear heard heard; hide hid hidden; hold held held; hurt hurt hurt;
-know knew known; lend lent lent; lose lost lost; meet met met; read read read; ride rode ridden; run ran run; say said said; see saw seen; sell sold sold;
-send sent sent; shine shone shone; sing sang sung; sleep slept slept; speak spoke spoken; stand stood stood; steal stole stolen; swim swam swum; teach taught taught; tell told told; think thought thought; throw threw thrown; understand understood understood;
-wear wore worn; write wrote written
+be was been; become became become; begin began begun; bite bit bitten; break broke broken; bring brought brought;
+build built built; buy bought bought; catch caught caught; choose chose chosen; do did done; draw drew drawn; drink
+drank drunk; drive drove driven; eat ate eaten; fall fell fallen; feed fed fed; find found found; fly flew flown;
+forget forgot forgotten; forgive forgave forgiven; give gave given; grow grew grown; have had had; hear heard heard;
+hide hid hidden; hold held held; hurt hurt hurt; know knew known; lend lent lent; lose lost lost; meet met met; read
+read read; ride rode ridden; run ran run; say said said; see saw seen; sell sold sold; send sent sent; shine shone
+shone; show showed shown; sing sang sung; sleep slept slept; speak spoke spoken; stand stood stood; steal stole
+stolen; swim swam swum; teach taught taught; tell told told; think thought thought; throw threw thrown; understand
+understood understood; wear wore worn; write wrote written
 """
-_DOUBLING = frozenset("stop hug run swim begin forget admit prefer".split())
+_DOUBLING = frozenset(listed("stop hug run swim begin forget admit prefer"))
 
 
 def _table() -> dict[str, tuple[str, str]]:

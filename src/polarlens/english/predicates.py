@@ -34,7 +34,7 @@ def act(
     where: float = 0.45,
     when: float = 0.12,
 ) -> Node:
-    """A clause with the frame's verb, its objects, and adjuncts by chance. Without a subject: a verb phrase to conjoin."""
+    """A clause with the frame's verb, its objects, and adjuncts by chance; without a subject a verb phrase to conjoin."""
     built = clauses.predicate(frame.verb, tense, agreeing, negation=negation(draw, negative))
     frequency = tense in ("present", "past") and not built.negation and draw.chance(adverb)
     often = phrases.adverb(draw.choice(FREQUENCY)) if frequency else None
@@ -48,7 +48,7 @@ def be(draw: Draw, subject: Node, about: Referent, tense: str, *, negative: floa
     if passing:
         complement = phrases.adjective_phrase(draw.choice(passing_states(about)))
     else:
-        complement = choose.complement_adjective(draw, about.noun)
+        complement = choose.complement_adjective(draw, about.noun, subject)
     built = clauses.copular(complement, tense, subject, negation=negation(draw, negative))
     return clauses.clause(subject, built)
 

@@ -1,19 +1,22 @@
 """Types of simple sentence. Each takes a draw and gives the root of a labelled tree."""
 
 from polarlens.english import choose, clauses, phrases, words
+from polarlens.english.attachments import ATTACHMENTS
 from polarlens.english.choose import Referent
 from polarlens.english.draw import Draw
 from polarlens.english.nouns import BY_LEMMA, CLASSES, COUNTABLE, NAMES, Noun, nouns
 from polarlens.english.phrases import agreement
-from polarlens.english.predicates import act, be, frame_for, negation
+from polarlens.english.predicates import act, be, frame_for, negation, passing_states
 from polarlens.english.tree import Node
-from polarlens.english.verbs import FRAMES, LINKING, REFLEXIVE, STATIVE, Frame, done_to
+from polarlens.english.verbs import FRAMES, LINKING, PLURAL_OBJECT, REFLEXIVE, STATIVE, Frame, done_to
 
-_PROFESSIONS = nouns(
+PROFESSIONS = nouns(
     """teacher doctor nurse farmer baker painter writer singer dancer lawyer judge sailor soldier pilot driver engineer
     scientist gardener shopkeeper musician librarian tailor butcher carpenter dentist journalist photographer"""
 )
-_PASSIVE = tuple(f for f in FRAMES if f.pattern == "transitive" and f.verb not in STATIVE and f.verb not in ("wear", "bore"))
+_PASSIVE = tuple(
+    f for f in FRAMES if f.pattern == "transitive" and f.verb not in STATIVE | PLURAL_OBJECT | {"wear", "bore"}
+)
 _DECLARED = ("object", "clothing", "document", "food", "animal", "person")
 
 
@@ -24,7 +27,9 @@ def speaker(draw: Draw) -> tuple[Node, Referent]:
     return phrases.pronoun(nominative), Referent(BY_LEMMA["teacher"], number, nominative)
 
 
-def topic(draw: Draw, pattern: str = "", *, pronouns: float = 0.12) -> tuple[Node, Referent, set[str]]:
+def topic(
+    draw: Draw, pattern: str = "", *, pronouns: float = 0.12, role: str = "subject"
+) -> tuple[Node, Referent, set[str]]:
     """A subject phrase, its referent, and the lemmas used so far. `pattern`: what it must be able to do."""
     if draw.chance(pronouns):
         node, about = speaker(draw)
@@ -33,7 +38,7 @@ def topic(draw: Draw, pattern: str = "", *, pronouns: float = 0.12) -> tuple[Nod
     while pattern and frame_for(draw, Referent(noun, "Sing", "it"), pattern) is None:
         noun = choose.subject_noun(draw)
     about = choose.referent(draw, noun, draw.number(0.55))
-    return choose.phrase(draw, noun, about.number, bare=0.08), about, {noun.lemma}
+    return choose.phrase(draw, noun, about.number, role, bare=0.08), about, {noun.lemma}
 
 
 def _acting(draw: Draw, pattern: str) -> Node:
@@ -73,9 +78,12 @@ def ditransitive(draw: Draw) -> Node:
 
 def modified(draw: Draw) -> Node:
     """A noun specified by a prepositional phrase: the letters from the doctor are long."""
-    subject, about, used = topic(draw, pronouns=0)
-    if subject.upos == "NOUN":
-        _specify(draw, subject, about.noun, used)
+    noun = choose.subject_noun(draw)
+    while noun.kind not in ATTACHMENTS:
+        noun = choose.subject_noun(draw)
+    about = choose.referent(draw, noun, draw.number(0.55))
+    subject, used = choose.phrase(draw, noun, about.number, "specified"), {noun.lemma}
+    _specify(draw, subject, noun, used)
     frame = frame_for(draw, about) if draw.chance(0.6) else None
     if frame is None:
         return be(draw, subject, about, choose.tense(draw))
@@ -88,9 +96,10 @@ def copular(draw: Draw) -> Node:
     about = choose.referent(draw, noun, draw.number(0.55))
     if draw.chance(0.15):
         subject, about = speaker(draw)
-        built = clauses.copular(choose.complement_adjective(draw, about.noun), draw.choice(("present", "will")), subject)
+        state = phrases.adjective_phrase(draw.choice(passing_states(about)))
+        built = clauses.copular(state, draw.choice(("present", "will")), subject)
         return clauses.clause(subject, built, contracted=True)
-    return be(draw, choose.phrase(draw, noun, about.number), about, choose.tense(draw))
+    return be(draw, choose.phrase(draw, noun, about.number, "definite"), about, choose.tense(draw))
 
 
 def nominal(draw: Draw) -> Node:
@@ -98,7 +107,7 @@ def nominal(draw: Draw) -> Node:
     noun = draw.choice(NAMES + CLASSES["kin"])
     about = choose.referent(draw, noun, draw.number())
     subject = choose.phrase(draw, noun, about.number)
-    what = draw.choice(_PROFESSIONS)
+    what = draw.choice(PROFESSIONS)
     extra = choose.adjective(draw, what) if draw.chance(0.3) else ()
     complement = phrases.noun_phrase(what, about.number, "" if about.number == "Plur" else "a", extra)
     built = clauses.copular(complement, draw.choice(("present", "past")), subject, negation=negation(draw))
@@ -121,18 +130,23 @@ def _location(draw: Draw, noun: Noun, used: set[str]) -> Node:
         chosen = choose.other_than(draw, options, used)
         return phrases.prepositional(draw.choice(words.LOCATIVE[chosen.lemma]), choose.definite(draw, chosen))
     preposition, options = draw.choice(
-        (("on", nouns("table chair bench desk shelf")), ("in", nouns("box basket bag kitchen")), ("under", nouns("table bed bench")))
+        (
+            ("on", nouns("table chair bench desk shelf")),
+            ("in", nouns("box basket bag kitchen")),
+            ("under", nouns("table bed bench")),
+        )
     )
     return phrases.prepositional(preposition, choose.definite(draw, choose.other_than(draw, options, used)))
 
 
 def linking(draw: Draw) -> Node:
     """The children seem tired."""
-    subject, about, _ = topic(draw)
-    verb = draw.choice(LINKING)
-    complement = choose.complement_adjective(draw, about.noun, linking=True)
+    subject, about, _ = topic(draw, role="definite")
+    verb = draw.choice(LINKING if about.noun.human or about.noun.kind == "animal" else LINKING[:3])
     if verb in ("become", "remain"):
-        complement = phrases.adjective_phrase(complement.form)
+        complement = phrases.adjective_phrase(draw.choice(passing_states(about)))
+    else:
+        complement = choose.complement_adjective(draw, about.noun, subject, linking=True)
     built = clauses.predicate(verb, draw.choice(("present", "past")), subject, negation=negation(draw))
     return clauses.clause(subject, built).add(complement, "xcomp")
 
@@ -173,17 +187,26 @@ def reflexive(draw: Draw) -> Node:
     about = choose.referent(draw, noun, draw.number())
     subject = choose.phrase(draw, noun, about.number)
     verb = draw.choice(REFLEXIVE["human" if noun.human else "animal"])
-    tense = draw.choice(("past", "past", "present", "can", "should", "present perfect"))
+    tense = reflexive_tense(draw, verb)
     head = clauses.clause(subject, clauses.predicate(verb, tense, subject, negation=negation(draw)))
     return head.add(about.mention("Reflex"), "obj")
 
 
+def reflexive_tense(draw: Draw, verb: str) -> str:
+    """A tense for a verb with a reflexive: no one can hate or should hurt themselves."""
+    if verb == "hurt":
+        return draw.choice(("past", "past", "present perfect", "might"))
+    return draw.choice(("past", "past", "present", *(() if verb in STATIVE else ("can", "should", "present perfect"))))
+
+
 def yes_no(draw: Draw) -> Node:
     """Did the boys open the window?"""
-    subject, about, used = topic(draw, pronouns=0.2)
+    subject, about, used = topic(draw, pronouns=0.2, role="definite")
     frame = frame_for(draw, about) if draw.chance(0.7) else None
     if frame is None:
-        built = clauses.copular(choose.complement_adjective(draw, about.noun), draw.choice(("present", "past")), subject)
+        built = clauses.copular(
+            choose.complement_adjective(draw, about.noun, subject), draw.choice(("present", "past")), subject
+        )
         return clauses.clause(subject, built, inverted=True)
     tense = choose.tense(draw, frame.verb)
     head = clauses.clause(subject, clauses.question(frame.verb, tense, subject), inverted=True)
@@ -197,13 +220,11 @@ def wh_question(draw: Draw) -> Node:
         return _who(draw)
     if word in ("what", "whom"):
         return _what(draw, word)
-    subject, about, used = topic(draw, "intransitive" if word == "where" else "", pronouns=0.2)
+    subject, about, used = topic(draw, "intransitive" if word == "where" else "", pronouns=0.2, role="definite")
     frame = frame_for(draw, about, "intransitive") if word == "where" else frame_for(draw, about)
     tense = draw.choice(("past", "present")) if word != "when" else "past"
-    if frame is None or frame.adjunct.startswith("!"):
-        frame = None
-    if frame is None:
-        built = clauses.copular(choose.complement_adjective(draw, about.noun), tense, subject)
+    if frame is None or frame.verb in STATIVE or (word == "where" and frame.adjunct == "none"):
+        built = clauses.copular(choose.complement_adjective(draw, about.noun, subject), tense, subject)
         return clauses.clause(subject, built, front=((clauses.question_word("why"), "advmod"),), inverted=True)
     front = ((clauses.question_word(word), "advmod"),)
     head = clauses.clause(subject, clauses.question(frame.verb, tense, subject), front=front, inverted=True)
@@ -219,7 +240,7 @@ def _who(draw: Draw) -> Node:
 
 
 def _what(draw: Draw, word: str) -> Node:
-    subject, about, _ = topic(draw, "transitive", pronouns=0.2)
+    subject, about, _ = topic(draw, "transitive", pronouns=0.2, role="definite")
     frame = frame_for(draw, about, "transitive")
     assert frame is not None
     word = "who" if all(noun.human for noun in frame.objects) else "what"

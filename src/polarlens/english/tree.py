@@ -95,7 +95,7 @@ class Sentence:
 
 
 def sentence(root: Node, kind: str) -> Sentence:
-    """Put a tree in a row: capital letter, article, spaces, contracted words. Leaves the tree as it is but for `index`."""
+    """Put a tree in a row: capital letter, article, spaces, contracted words. Sets `index`, changes nothing else."""
     pairs = list(root.in_order())
     for index, (node, _) in enumerate(pairs, start=1):
         node.index = index

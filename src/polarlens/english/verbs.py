@@ -1,13 +1,15 @@
 """Verbs of the lexicon with their frames: what they are said of, what they take, what may follow.
 
-One line per group: `verbs | subjects | objects | adjunct`. Subjects and objects are descriptions for `nouns.nouns`. A verb with a
-preposition is written `listen+to`. Adjuncts: `place` (in the garden), `path` (to the village), `beside` (near the
-river), `none`; with `!` the verb asks for one.
+One line per group: `verbs | subjects | objects | adjunct`. Subjects and objects are descriptions for `nouns.nouns`.
+A verb with a preposition is written `listen+to`. Adjuncts: `place` (in the garden), `home` (in the cottage), `path` (to
+the village), `beside` (near the river), `wild`, `swim` and `market` (nouns of their own), `none`; with `!` the verb asks
+for one.
 """
 
 from collections import defaultdict
 from dataclasses import dataclass
 
+from polarlens.english.morphology import listed
 from polarlens.english.nouns import Noun, nouns
 
 _INTRANSITIVE = """
@@ -24,9 +26,9 @@ walk hurry wander travel run | people | | path
 run | horse dog fox rabbit pony goat donkey deer wolf cat | | path
 jump | cat frog goat squirrel rabbit monkey kitten | | none
 wander | cow goat sheep ox camel donkey elephant horse | | path
-live | people | | !place
+live | people | | !home
 live | wolf fox rabbit deer mouse frog squirrel turtle | | !wild
-stay | people | | !place
+stay | people | | !home
 arrive | people letter message book newspaper car truck bus taxi ship boat | | none
 disappear | people animal thing vehicle | | none
 fall | cup plate vase bottle bowl picture painting mirror lamp leaf hat book letter coin | | none
@@ -62,13 +64,16 @@ drink | cow horse goat cat dog kitten puppy lamb calf elephant | water milk | no
 wear | people | clothing -sock ring | none
 wash | people | clothing cup plate bottle car window apple carrot potato | none
 mend | people | clothing bag basket blanket | none
-buy sell | people | thing food vehicle furniture flower bread cheese honey -diary -message -statue -report -essay -thesis -letter | market
-need want | people | thing vehicle furniture food water coffee tea bread -diary -message -essay -thesis -report -letter -statue -portrait -poem | none
+buy sell | people | thing food vehicle furniture flower bread cheese honey \
+-diary -message -statue -report -essay -thesis -letter | market
+need want | people | thing vehicle furniture food water coffee tea bread \
+-diary -message -essay -thesis -report -letter -statue -portrait -poem | none
 own | people | vehicle house cottage shop farm bakery hotel piano horse dog cat pony | none
 carry | people | object document clothing instrument chair bench -piano | none
 find lose | people | object document clothing ring dog cat kitten puppy -mirror -pillow | place
 hide | people | key coin ring letter diary map box bag knife toy | place
-steal | thief boy girl sailor soldier stranger waiter man woman monkey | key coin ring painting bicycle horse car map | none
+steal | thief boy girl sailor soldier stranger waiter man woman monkey \
+| key coin ring painting bicycle horse car map | none
 break | people | cup plate vase bottle window mirror toy lamp violin | none
 repair | people | vehicle chair bench table clock violin guitar piano roof bridge umbrella lamp toy gate | none
 paint | people | door house chair portrait picture gate wagon boat flower mountain | none
@@ -109,7 +114,7 @@ protect | dog goose | child kitten puppy lamb sheep | none
 explain | people | idea thesis | none
 discuss | people | idea book novel article report painting | none
 understand | people | idea poem map | none
-accept reject | people | idea | none
+accept reject | people | plan idea theory decision hypothesis | none
 mention | people | idea people book | none
 surprise please annoy worry confuse | idea letter report article message | person kin | none
 impress delight | art poem novel palace castle garden | person kin | none
@@ -117,7 +122,8 @@ amuse bore | joke story speech novel magazine | person kin | none
 disappoint | crisis decision plan mistake report | person kin | none
 describe | people | area building art people | none
 describe | article book novel poem | city village island forest castle | none
-attract | beach castle garden museum market palace island theater | visitor traveler artist child student photographer | none
+attract | beach castle garden museum market palace island theater \
+| visitor traveler artist child student photographer | none
 contain | box basket bag jar cabinet | coin letter apple egg book candle cherry key toy | none
 surround | tree bush hill field | house castle village cottage palace church | none
 cover | leaf cloud flower | field hill garden mountain valley | none
@@ -158,7 +164,8 @@ send | people | letter message postcard report book flower newspaper | none
 lend | people | book umbrella coat bicycle car pen map blanket violin novel | none
 offer | people | coffee tea cake sandwich apple cookie chair coin | none
 bring | people | water coffee tea bread soup letter newspaper blanket pillow key flower | none
-sell | shopkeeper farmer baker merchant fisherman artist gardener salesman | cake bread honey cheese painting basket flower hat apple | none
+sell | shopkeeper farmer baker merchant fisherman artist gardener salesman \
+| cake bread honey cheese painting basket flower hat apple | none
 teach | teacher musician monk nun | lesson song poem | none
 tell | people | story joke secret | none
 """
@@ -172,17 +179,21 @@ _REFLEXIVE = {
     "animal": "hurt wash protect clean hide frighten warm see amuse",
 }
 STATIVE = frozenset(
-    """know believe want need own love hate like trust understand remember forget respect belong contain seem appear
-    matter depend see hear notice hope prefer expect realize suspect admire forgive obey mention impress delight
-    become remain disappoint please frighten claim admit blame surround cover lose accept reject""".split()
+    listed("""know believe want need own love hate like trust understand remember forget respect belong contain seem
+    appear matter depend see hear notice hope prefer expect realize suspect admire forgive obey mention impress delight
+    become remain disappoint please frighten claim admit blame surround cover lose accept reject""")
 )
+PUNCTUAL = frozenset(listed("arrive disappear fall break stop hesitate fail lose find"))
+"""Verbs that are said of one moment: the simple present suits them less."""
+PLURAL_OBJECT = frozenset(("count", "collect"))
+"""Verbs that ask for several things."""
 _MANNER = """
 carefully | read write open close wash drive carry cook repair paint copy translate examine count build choose explain
 quickly | walk run write finish copy open close eat drink cook repair read
 slowly | walk read write drink eat open wander dance fall
 quietly | sing talk wait work sleep rest read pray enter close whisper
 loudly | sing laugh complain shout cough sneeze
-happily | sing dance play smile laugh eat
+happily | sing dance play smile eat
 patiently | wait work listen explain
 well | sing dance swim cook play
 badly | sing dance swim cook play
@@ -233,6 +244,8 @@ REFLEXIVE = {kind: tuple(text.split()) for kind, text in _REFLEXIVE.items()}
 def _by_noun(attribute: str) -> dict[tuple[str, str], tuple[Frame, ...]]:
     table: dict[tuple[str, str], list[Frame]] = defaultdict(list)
     for frame in FRAMES:
+        if attribute == "objects" and frame.verb in PLURAL_OBJECT:
+            continue
         for noun in getattr(frame, attribute):
             table[frame.pattern, noun.lemma].append(frame)
     return {key: tuple(frames) for key, frames in table.items()}

@@ -1,5 +1,6 @@
 """Adjectives, adverbs, function words and fixed phrases of the lexicon."""
 
+from polarlens.english.morphology import listed
 from polarlens.english.nouns import BY_LEMMA, CLASSES, Noun, nouns
 
 _ATTRIBUTIVE = {
@@ -53,12 +54,18 @@ _PREDICATIVE = {
 _PREDICATIVE["kin"] = _PREDICATIVE["name"] = _PREDICATIVE["person"]
 ATTRIBUTIVE = {kind: tuple(text.split()) for kind, text in _ATTRIBUTIVE.items()}
 PREDICATIVE = {kind: tuple(text.split()) for kind, text in _PREDICATIVE.items()}
-NOT_GRADABLE = frozenset("broken wooden ready empty wild woolen modern ancient late dry wet new".split())
+NOT_GRADABLE = frozenset(listed("broken wooden ready empty wild woolen modern ancient late dry wet new"))
 """Adjectives that `very`, `quite` and `too` do not go with well."""
-NOT_WITH_SEEM = frozenset("wooden woolen late new ready broken".split())
-PASSING = frozenset("happy tired angry hungry sad nervous ready late busy sick calm thirsty quiet cold wet dirty".split())
+NOT_WITH_SEEM = frozenset(listed("wooden woolen late new ready broken"))
+PASSING = frozenset(
+    listed("happy tired angry hungry sad nervous ready late busy sick calm thirsty quiet cold wet dirty")
+)
 """States that come and go: they go with `today`, `now`, `because`."""
-INTENSIFIERS = ("very", "very", "very", "quite", "rather", "too")
+INTENSIFIERS = ("very", "very", "very", "quite", "rather")
+EXCESSIVE = frozenset(
+    listed("small big old heavy expensive short long cold hot slow quiet late difficult dangerous tired loud")
+)
+"""Adjectives that one may have too much of."""
 FREQUENCY = ("always", "often", "usually", "sometimes", "never", "rarely")
 
 # form: lemma, UPOS, relation, features
@@ -100,8 +107,8 @@ PRONOUNS: dict[str, tuple[str, str, str, dict[str, str]]] = {
     "they": ("them", "their", "themselves", _personal("Plur", "3")),
 }
 _LOCATIVE = {
-    "in": "house church castle tower school library museum hotel shop hospital bakery palace cottage barn theater garden "
-    "park forest village city town valley field kitchen",
+    "in": """house church castle tower school library museum hotel shop hospital bakery palace cottage barn theater
+        garden park forest village city town valley field kitchen""",
     "at": "market station harbor school",
     "on": "island beach square farm bridge",
 }
@@ -118,6 +125,7 @@ PATHS: dict[str, tuple[Noun, ...]] = {
     "across": nouns("bridge field square"),
     "around": nouns("lake garden village"),
 }
+HOMES = nouns("house castle cottage palace hotel village town city valley farm island")
 WILD = nouns("forest field valley barn garden")
 SWIMMING = nouns("river lake")
 BESIDE = ("near", "behind", "beside")

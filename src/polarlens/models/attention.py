@@ -62,8 +62,8 @@ def attention_by(hf: PreTrainedModel, function: AttentionFunction) -> Iterator[N
     Some families (BLOOM, GPT-Neo, Falcon, MPT) ignore the registry and go on as before: count the calls.
     """
     config = hf.config
-    nested = {key: getattr(config, key) for key in config.sub_configs}
-    before = {key: sub._attn_implementation for key, sub in nested.items() if sub is not None}
+    nested = {key: getattr(getattr(config, key), "_attn_implementation", None) for key in config.sub_configs}
+    before = {key: implementation for key, implementation in nested.items() if implementation is not None}
     before[""] = config._attn_implementation
     AttentionInterface.register(NAME, function)
     AttentionMaskInterface.register(NAME, eager_mask)

@@ -46,13 +46,13 @@ def check_chain(model: str, blocks: Sequence[Block], calls: Calls, width: int, t
             )
         if previous is not None:
             worst = max(worst, gap(x, previous))
-            if worst > tolerance:
+            if not worst <= tolerance:
                 raise ModelError(
                     "the block outputs cannot be verified: this block does not read what the one before it returns",
                     where=where,
                 )
         shared = min(SHARED, y.shape[1] - 1)
-        if gap(y[1, :shared], y[0, :shared]) > tolerance:
+        if not gap(y[1, :shared], y[0, :shared]) <= tolerance:
             raise ModelError(
                 "the model is not causal: a token's state depends on later tokens",
                 where=where,
@@ -78,7 +78,7 @@ def final_norm_site(norm: nn.Module | None, head: nn.Module, last: nn.Module, ca
     except Unclear as reason:
         return Site(FINAL_NORM, False, str(reason))
     error = max(gap(read, y), gap(normed, feeds))
-    if error > tolerance:
+    if not error <= tolerance:
         return Site(FINAL_NORM, False, f"it does not stand between the last block and the head (error {error:.1e})")
     return Site(FINAL_NORM, True, "reads the last block's output, feeds the head", error)
 
@@ -98,12 +98,12 @@ def pattern_site(
         with attention_by(hf, counted):
             again = run()
     except Exception as error:  # whatever a foreign attention module raises means that the site cannot be had
-        return Site(PATTERN, False, f"attention cannot be computed by a registered function ({type(error).__name__})")
+        return Site(PATTERN, False, f"attention cannot be computed by a registered function ({str(error)[:80]})")
     if calls != n_blocks:
         return Site(
             PATTERN, False, f"this family computes attention itself: {calls} of {n_blocks} blocks call the registry"
         )
     worst = gap(again, logits)
-    if worst > 10 * tolerance:
+    if not worst <= 10 * tolerance:
         return Site(PATTERN, False, f"plain softmax attention does not reproduce the logits (error {worst:.1e})")
     return Site(PATTERN, True, "plain softmax through the registry reproduces the logits", worst)

@@ -14,19 +14,15 @@ from torch import Tensor, nn
 
 
 def first_tensor(output: Any) -> Tensor | None:
-    """The hidden state in what a module returns: the tensor, or the first element of a tuple or list; else None."""
-    if isinstance(output, tuple | list):
+    """The hidden state in what a module returns: the tensor, or the first element of a tuple; else None."""
+    if isinstance(output, tuple):
         output = output[0] if output else None
     return output if isinstance(output, Tensor) else None
 
 
 def with_first(output: Any, hidden: Tensor) -> Any:
-    """`output` with its hidden state replaced by `hidden`; the kind of container and its other elements are kept."""
-    if isinstance(output, list):
-        return [hidden, *output[1:]]
-    if isinstance(output, tuple):
-        return type(output)(hidden, *output[1:]) if hasattr(output, "_fields") else (hidden, *output[1:])
-    return hidden
+    """`output` with its hidden state replaced: a tensor for a tensor, a tuple with its other elements for a tuple."""
+    return (hidden, *output[1:]) if isinstance(output, tuple) else hidden
 
 
 def first_input(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor | None:

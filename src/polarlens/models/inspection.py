@@ -59,7 +59,10 @@ def inspect(model: str, hf: PreTrainedModel, n_tokens: int | None, device: torch
     try:
         blocks, known = _blocks(layers, family, config, run, tolerance)
         final = resolve(hf, family.final_norm) if family and known else None
-        candidates: list[nn.Module | None] = [final] if known else _norms_beside(hf, layers, config.hidden_size, like)
+        has_none = known and family is not None and family.final_norm is None
+        # A multimodal model holds its text model, and so the final norm, somewhere else than the record says.
+        searched = [] if final or has_none else _norms_beside(hf, layers, config.hidden_size, like)
+        candidates = [final] if final else searched
         with recorded(_modules(layers, blocks, head, candidates), keep_arguments=True) as calls:
             logits = run()
     except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError) as error:
@@ -113,7 +116,7 @@ def _norms_in(layers: nn.ModuleList, width: int, like: Tensor) -> list[nn.Module
     return [part for layer in layers for part in layer.children() if kind_of(part, width, like) != "unknown"]
 
 
-def _norms_beside(hf: PreTrainedModel, layers: nn.ModuleList, width: int, like: Tensor) -> list[nn.Module | None]:
+def _norms_beside(hf: PreTrainedModel, layers: nn.ModuleList, width: int, like: Tensor) -> list[nn.Module]:
     """Norms outside the blocks."""
     inside = {module for layer in layers for module in layer.modules()}
     beside = (m for m in hf.modules() if m not in inside and not list(m.children()))
@@ -125,15 +128,16 @@ def _norms_beside(hf: PreTrainedModel, layers: nn.ModuleList, width: int, like: 
 
 
 def _modules(
-    layers: nn.ModuleList, blocks: tuple[Block, ...], head: nn.Module, others: list[nn.Module | None]
+    layers: nn.ModuleList, blocks: tuple[Block, ...], head: nn.Module, others: list[nn.Module]
 ) -> list[nn.Module]:
     parts = [m for b in blocks for m in (b.attention, b.mlp, b.mlp_input, *b.norms) if m is not None]
-    return [*layers, *parts, head, *(m for m in others if m is not None)]
+    return [*layers, *parts, head, *others]
 
 
 def _final(
-    candidates: list[nn.Module | None], head: nn.Module, last: nn.Module, calls: Calls, tolerance: float
+    candidates: list[nn.Module], head: nn.Module, last: nn.Module, calls: Calls, tolerance: float
 ) -> tuple[Site, nn.Module | None]:
     """The first candidate that stands between the last block and the head, else none, with the first reason."""
-    tried = [(final_norm_site(norm, head, last, calls, tolerance), norm) for norm in candidates or [None]]
+    norms: list[nn.Module | None] = [*candidates] or [None]
+    tried = [(final_norm_site(norm, head, last, calls, tolerance), norm) for norm in norms]
     return next((found for found in tried if found[0].available), (tried[0][0], None))

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polarlens.errors import UsageError
+from polarlens.errors import NumericalError, UsageError
 from polarlens.models.hooks import first_tensor, hooked, with_first
 from polarlens.perturbation import ARMS, POSITIONS, Arm, Policy, Stream, displace, norms
 
@@ -34,6 +34,7 @@ class _Pass:
 class _Perturbation:
     """The state of one `perturbed` context: noise streams per (layer, row), and norms seen so far per (layer, row)."""
 
+    model: str
     width: int
     arm: Arm
     delta: float
@@ -55,7 +56,7 @@ class _Perturbation:
         rows, length = tokens.shape[:2]
         mask = args[1] if len(args) > 1 and isinstance(args[1], Tensor) else kwargs.get("attention_mask")
         if mask is None:
-            cache = kwargs.get("past_key_values")
+            cache = kwargs.get("past_key_values", kwargs.get("cache"))  # the name is changing in transformers
             past = int(cache.get_seq_length()) if cache is not None else 0
             real, start = np.ones((rows, length), dtype=bool), np.full(rows, past)
         elif mask.dim() == 2 and mask.shape[1] >= length:
@@ -103,7 +104,13 @@ class _Perturbation:
             start = int(now.start[row])
             drawn = stream.coins(start, n) if self.arm == "magnitude" else stream.gaussian(start, n)
             draw[row, now.real[row]] = drawn
-        moved = displace(hidden, arm=self.arm, policy=self.policy, draw=torch.from_numpy(draw), delta=delta)
+        try:
+            if not bool(torch.isfinite(size[takes_part]).all()):
+                raise NumericalError("the state to perturb is not finite", fix="Load the model in float32.")
+            moved = displace(hidden, arm=self.arm, policy=self.policy, draw=torch.from_numpy(draw), delta=delta)
+        except NumericalError as error:
+            where = f"{self.model}, block {layer}" + (f", {error.where}" if error.where else "")
+            raise NumericalError(error.what, where=where, fix=error.fix) from None
         self.asked += int((delta > 0).sum())
         self.left += int(moved.left.sum())
         return moved.state
@@ -140,7 +147,7 @@ def perturbed(
     if delta == 0 or not layers:
         yield
         return
-    state = _Perturbation(lm.width, arm, delta, delta_mode == "relative", seed, positions, policy)
+    state = _Perturbation(lm.name, lm.width, arm, delta, delta_mode == "relative", seed, positions, policy)
 
     def registrations() -> Iterator[Callable[[], Any]]:
         yield partial(lm.hf.register_forward_pre_hook, state.begin, with_kwargs=True)

@@ -23,6 +23,12 @@ def dtype_of(name: str) -> torch.dtype:
     return DTYPES[name]
 
 
+def need_accelerate(what: str, where: str) -> None:
+    """UsageError when the package accelerate, which `what` needs, is not installed."""
+    if find_spec("accelerate") is None:
+        raise UsageError(f"{what} needs the package accelerate", where=where, fix="Install it: pip install accelerate.")
+
+
 def placement(name: str) -> str:
     """`cpu`, `cuda`, `mps` or `split`, available here; `auto` becomes the best single one."""
     if name not in DEVICES:
@@ -31,12 +37,7 @@ def placement(name: str) -> str:
     if name == "auto":
         return next(device for device in ("cuda", "mps", "cpu") if available[device])
     if name == "split":
-        if find_spec("accelerate") is None:
-            raise UsageError(
-                "splitting a model over devices needs the package accelerate",
-                where="--device split",
-                fix="Install it: pip install accelerate.",
-            )
+        need_accelerate("splitting a model over devices", "--device split")
         return name
     if not available[name]:
         raise UsageError(f"there is no {name} device here", where=f"--device {name}", fix="Choose auto or cpu.")

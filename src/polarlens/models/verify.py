@@ -142,7 +142,12 @@ def _wiring(block: Block, calls: Calls, x: Tensor, a: Tensor, tolerance: float) 
     """What the MLP's branch starts from tells sequential from parallel; the norms name the rest."""
     if block.norms_after_addition:
         return "post-norm"
-    branch, _ = only_call(calls, block.pre_mlp_norm or block.mlp_input, "MLP branch")
+    feeds, _ = only_call(calls, block.mlp_input, "MLP module")
+    branch = feeds
+    if block.pre_mlp_norm is not None:
+        branch, normed = only_call(calls, block.pre_mlp_norm, "pre-MLP norm")
+        if gap(feeds, normed) > tolerance:  # another norm's output goes there: what this one reads says nothing
+            return "unknown"
     attends, _ = only_call(calls, block.attention, "attention module")
     shares_norm = block.pre_mlp_norm is None and gap(branch, attends) <= tolerance
     if gap(branch, x) <= tolerance or shares_norm:

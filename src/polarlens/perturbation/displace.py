@@ -16,7 +16,15 @@ from polarlens.perturbation.policy import ARMS, MATCHED, Arm, Policy
 # The scale of the plane `additive` is found by this many bisections in [0, MAX_SCALE].
 BISECTIONS = 20
 MAX_SCALE = 2.0
-BLOCK_TOKENS = 256
+BLOCK_TOKENS = 512  # a block of float64 states stays in cache
+
+
+class TokenError(NumericalError):
+    """A token that cannot be displaced; `row` and `token` are its indices in the batch."""
+
+    def __init__(self, what: str, row: int, token: int) -> None:
+        super().__init__(what, where=f"row {row}, token {token}", fix="Check the model's states; run in float32.")
+        self.row, self.token = row, token
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +136,7 @@ def _realised(x: Tensor, n: Tensor, state: Tensor, moves: Tensor) -> tuple[Tenso
 def _require(good: Tensor, what: str) -> None:
     if not good.all():
         row, token = (~good).nonzero()[0].tolist()
-        raise NumericalError(what, where=f"row {row}, token {token}", fix="Check the model's states; run in float32.")
+        raise TokenError(what, row, token)
 
 
 def _signs(policy: Policy, draw: Tensor, antithetic: int) -> Tensor:

@@ -97,7 +97,9 @@ def _under_one(
     loss: Sequence[Comparison], pairs: Sequence[Comparison], clean_at_floor: Sequence[str], bands: Bands
 ) -> PolicyVerdict:
     if clean_at_floor:
-        return PolicyVerdict("uninformative", why=f"the clean score is at the floor: {', '.join(clean_at_floor)}")
+        blocks = dict.fromkeys((one.condition.layers for one in pairs), "uninformative")
+        why = f"the clean score is at the floor: {', '.join(clean_at_floor)}"
+        return PolicyVerdict("uninformative", blocks, why=why)
     by_place = {_place(one.condition): one for one in loss}
     shared = [(by_place[_place(one.condition)], one) for one in pairs if _place(one.condition) in by_place]
     usable = [(a, b) for a, b in shared if a.usable and b.usable]

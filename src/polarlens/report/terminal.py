@@ -1,0 +1,74 @@
+"""The summary as plain text for a terminal."""
+
+import textwrap
+
+from polarlens.report.sentence import sentence
+from polarlens.report.shown import Summary, blocks, damages, displacement, positions_run, reference
+from polarlens.report.tables import ClaimText, Group, baseline_lines, claim_texts, groups
+
+WIDTH = 100
+
+
+def render_text(summary: Summary) -> str:
+    """Model, baseline, damages per delta, verdict, claims and warnings, wrapped at 100 characters.
+
+    Tables are those of the headline's positions. Where blocks were perturbed one by one, they show one delta.
+    """
+    verdict = summary["verdict"]
+    parts = [_paragraph(f"{summary['model']}, preset {summary['preset']}")]
+    if not summary["complete"]:
+        parts.append(_paragraph(f"INCOMPLETE: {summary['missing_units']} units of work are missing"))
+    parts.append("\n".join(_paragraph(f"clean {line}") for line in baseline_lines(summary)))
+    parts += _tables(summary)
+    parts.append(_paragraph(f"VERDICT {verdict['kind']}: {sentence(summary)}"))
+    parts.append("\n".join(["CLAIMS", *(line for claim in claim_texts(summary) for line in _claim(claim))]))
+    skipped = [f"{one['what']}: {one['why']}" for one in summary["skipped"]]
+    for title, lines in (("SKIPPED", skipped), ("WARNINGS", summary["warnings"])):
+        if lines:
+            parts.append("\n".join([title, *(_paragraph(f"- {line}", "  ") for line in lines)]))
+    return "\n\n".join(parts)
+
+
+def _tables(summary: Summary) -> list[str]:
+    """One table per task and pair policy, under a line that says what delta is."""
+    positions = next(iter(positions_run(summary)), None)
+    entries = damages(summary, positions)
+    if not entries:
+        return []
+    several = len(blocks(entries)) > 1
+    only = reference(summary, entries) if several else None
+    where = f"one block at a time, at delta {only:g}" if several else f"layers {entries[0].condition.layers}"
+    note = f"delta: {displacement(summary)}; {where}; positions: {positions}; 95 % intervals in brackets"
+    return [_paragraph(note), *(_table(group, only) for group in groups(summary, positions))]
+
+
+def _table(group: Group, only: float | None) -> str:
+    """only: the one delta shown, with a line per block; None for a line per delta."""
+    what, name = ("ratio", "angular / magnitude") if group.task == "loss" else ("difference", group.difference)
+    lines = [("block" if only is not None else "delta", "magnitude", "angular", name)]
+    for row in group.rows:
+        if only in (None, row.delta):
+            first = f"{row.delta:g}" if only is None else row.layers or ""
+            lines.append((first, row.text("magnitude"), row.text("angular"), row.text(what)))
+    widths = [max(len(line[i]) for line in lines) for i in range(3)]
+    body = ["  " + "   ".join([*(line[i].ljust(widths[i]) for i in range(3)), line[3]]).rstrip() for line in lines]
+    return "\n".join([_paragraph(group.title), *(_clean(line) for line in body)])
+
+
+def _claim(claim: ClaimText) -> list[str]:
+    numbers = f"paper {claim.paper}, measured {claim.measured}"
+    if claim.status.startswith("not run"):
+        return [_paragraph(f"{claim.id}  {claim.status}: {claim.why}", "      ")]
+    return [
+        _paragraph(f"{claim.id}  {claim.status}: {claim.claim}", "      "),
+        _paragraph(f"      {numbers} {claim.interval.strip('–')}".rstrip() + f"; {claim.why}", "      "),
+    ]
+
+
+def _paragraph(text: str, indent: str = "") -> str:
+    return textwrap.fill(_clean(text), WIDTH, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def _clean(text: str) -> str:
+    """Without control characters, which a name could carry into the terminal."""
+    return "".join(c if c.isprintable() else "?" for c in text)

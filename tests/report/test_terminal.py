@@ -1,0 +1,57 @@
+import pytest
+from made_up import KINDS, summary
+
+from polarlens.report import render_text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("intervals", [True, False])
+def test_every_kind_fits_the_width(kind: str, intervals: bool) -> None:
+    text = render_text(summary(kind, intervals=intervals, warnings=["a long warning " * 20]))
+    assert max(map(len, text.splitlines())) <= 100
+    assert f"VERDICT {kind}: " in text
+    assert "None" not in text
+
+
+def test_the_table_holds_the_numbers_of_the_summary() -> None:
+    lines = [" ".join(line.split()) for line in render_text(summary()).splitlines()]
+    assert "clean loss 3.46 [3.40, 3.51] nats per token (40 texts, 1,234 tokens)" in lines
+    assert "clean accuracy 91.2 [88.5, 94.0] points (80 pairs, 3 ties)" in lines
+    loss = lines.index("Next-token loss: damage, nats per token")
+    assert lines[loss + 1] == "delta magnitude angular angular / magnitude"
+    assert lines[loss + 3] == "0.1 0.0413 [0.0372, 0.0454] 0.237 [0.213, 0.261] 5.74 [4.59, 6.89]"
+    pairs = lines.index("Minimal pairs: accuracy drop, points, independent noise")
+    assert lines[pairs + 4] == "0.5 28.6 [25.8, 31.5] 8.1 [7.2, 8.9] 20.6 [16.5, 24.7]"
+    assert "Minimal pairs: accuracy drop, points, common noise" in lines
+
+
+def test_claims_warnings_and_skipped_are_listed() -> None:
+    skipped = [{"experiment": "repair", "what": "repair", "why": "not asked"}]
+    text = render_text(summary(warnings=["beware"], skipped=skipped, complete=False, missing_units=7))
+    assert "C1  replicates, size differs: Loss (ratio)" in text
+    assert "paper 42.9, measured 5.74 [4.61, 6.89]; the stated order holds" in text
+    assert "paper 18.8, measured 4.1; one cluster" in text
+    assert "C9  not run: not built" in text
+    assert "- beware" in text
+    assert "- repair: not asked" in text
+    assert "INCOMPLETE: 7 units" in text
+
+
+def test_one_delta_is_shown_per_block() -> None:
+    text = render_text(summary(layers=("0", "1", "10")))
+    rows = [line.split()[:2] for line in text.split("Next-token loss")[1].split("\n\n")[0].splitlines()[2:]]
+    assert rows == [["0", "0.0413"], ["1", "0.0417"], ["10", "0.0421"]]
+    assert "at delta 0.1" in text
+
+
+@pytest.mark.parametrize("tasks", [("loss",), ("pairs",), ()])
+def test_a_missing_task_has_no_table(tasks: tuple[str, ...]) -> None:
+    text = render_text(summary("inconclusive", tasks=tasks))
+    assert ("Next-token loss: damage" in text) == ("loss" in tasks)
+    assert ("Minimal pairs: accuracy drop" in text) == ("pairs" in tasks)
+
+
+def test_control_characters_do_not_reach_the_terminal() -> None:
+    text = render_text(summary(model="a\x1b[31mred\r\x07", warnings=["\x9b2J"]))
+    assert all(c == "\n" or c.isprintable() for c in text)
+    assert "a?[31mred" in text
