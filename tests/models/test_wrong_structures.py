@@ -104,11 +104,11 @@ def test_states_that_overflow_are_named_by_block() -> None:
 
 
 def test_attention_keeps_its_implementation_and_the_model_its_hooks() -> None:
-    for family in ("llama", "mpt", "gemma2"):
-        hf: Any = tiny(family)
-        before = hf.config._attn_implementation
+    for hf in (tiny("llama"), tiny("mpt"), tiny("gemma2"), tiny("bloom"), multimodal()):
+        configs = [hf.config, *(getattr(hf.config, key) for key in hf.config.sub_configs)]
+        before = [config._attn_implementation for config in configs]
         LanguageModel(hf)
-        assert hf.config._attn_implementation == before
+        assert [config._attn_implementation for config in configs] == before
         assert not any(m._forward_hooks or m._forward_pre_hooks for m in hf.modules())
 
 

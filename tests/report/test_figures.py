@@ -24,7 +24,8 @@ def marks(root: ElementTree.Element, role: str) -> list[ElementTree.Element]:
 
 
 def texts(root: ElementTree.Element) -> list[str]:
-    return [e.text or "" for e in root.iter(f"{SVG}text")]
+    """Each text, or each line of it."""
+    return [e.text for e in root.iter() if e.tag in (f"{SVG}text", f"{SVG}tspan") and e.text]
 
 
 def expected(document: dict[str, Any], delta: float | None = None) -> list[dict[str, Any]]:

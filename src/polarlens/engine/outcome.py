@@ -31,9 +31,10 @@ class Realised:
     """Displacement of one condition on one batch as measured after the cast; arrays are per row (B,).
 
     first_sum, first_count: sum and number of realised distances at the first perturbed layer.
-    max_error: largest |realised / asked - 1| over tokens (sequences under matching `mean`) and layers. norm_change: largest | |h'|/|h| - 1 |.
-    left: (B, T) bool, tokens left at run time (or infeasible and perturbed). by_layer: layer -> (sum of realised, sum
-    of asked) over all tokens that took part.
+    max_error: largest |realised / asked - 1| over layers and tokens (sequences under matching `mean`).
+    norm_change: largest | |h'|/|h| - 1 | over layers and tokens.
+    left: (B, T) bool, tokens left at run time (or infeasible and perturbed).
+    by_layer: layer -> (sum of realised, sum of asked) over all tokens that took part.
     """
 
     first_sum: np.ndarray

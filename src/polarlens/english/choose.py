@@ -130,23 +130,33 @@ def attachment(draw: Draw, noun: Noun, number: str, used: set[str]) -> tuple[Nod
     return phrases.prepositional(preposition, definite(draw, inner, number, adjectives=0.1)), inner
 
 
-def _object(draw: Draw, options: tuple[Noun, ...], used: set[str], *, plural: float = 0.4) -> Node:
+def _object(draw: Draw, options: tuple[Noun, ...], head: Node, used: set[str], *, plural: float = 0.4) -> Node:
     noun = other_than(draw, options, used)
     if noun.human and draw.chance(0.08):
-        return phrases.pronoun(draw.choice(("he", "she", "they", "I", "we")), "Acc")
-    return phrase(draw, noun, draw.number(plural), "object", bare=0.15)
+        speaking = any(child.feats.get("Person") == "1" for child in head.before if child.deprel == "nsubj")
+        return phrases.pronoun(draw.choice(("he", "she", "they", *(() if speaking else ("I", "we")))), "Acc")
+    chosen = phrase(draw, noun, draw.number(plural), "object", bare=0.15)
+    return _without_some(chosen) if any(child.lemma == "not" for child in head.before) else chosen
+
+
+def _without_some(negated: Node) -> Node:
+    """The object of a negated verb: any books, not some books."""
+    for child in negated.before:
+        if child.form == "some":
+            child.form = child.lemma = "any"
+    return negated
 
 
 def complements(draw: Draw, frame: Frame, head: Node, used: set[str]) -> Node:
     """Attach the objects that the frame asks for; `used` are lemmas not to repeat."""
     if frame.pattern == "transitive":
-        head.add(_object(draw, frame.objects, used, plural=1 if frame.verb in PLURAL_OBJECT else 0.4), "obj")
+        head.add(_object(draw, frame.objects, head, used, plural=1 if frame.verb in PLURAL_OBJECT else 0.4), "obj")
     elif frame.pattern == "prepositional":
-        head.add(phrases.prepositional(frame.preposition, _object(draw, frame.objects, used)), "obl")
+        head.add(phrases.prepositional(frame.preposition, _object(draw, frame.objects, head, used)), "obl")
     elif frame.pattern == "ditransitive":
         theme = phrase(draw, other_than(draw, frame.objects, used), draw.number(0.3), "object", bare=0.2)
         recipients = CLASSES["people"] + (CLASSES["person"] if frame.verb != "teach" else ())
-        recipient = _object(draw, recipients, used)
+        recipient = _object(draw, recipients, head, used)
         if draw.chance(0.5):
             head.add(recipient, "iobj").add(theme, "obj")
         else:
@@ -229,7 +239,7 @@ def tense(draw: Draw, verb: str = "be") -> str:
 
 
 def complement_adjective(draw: Draw, noun: Noun, subject: Node, *, linking: bool = False) -> Node:
-    """A predicative adjective that suits the noun and is not said in the subject, with an adverb of degree by chance."""
+    """A predicative adjective that suits the noun and is not in the subject; by chance with an adverb of degree."""
     said = {node.form for node in subject.before} | (words.NOT_WITH_SEEM if linking else frozenset())
     options = tuple(word for word in words.PREDICATIVE[noun.kind] if word not in said)
     chosen = draw.choice(options)

@@ -7,6 +7,7 @@ from polarlens.english import choose, clauses, compound, phrases, words
 from polarlens.english.choose import Referent
 from polarlens.english.clauses import finish
 from polarlens.english.draw import Draw
+from polarlens.english.morphology import listed
 from polarlens.english.nouns import CLASSES, NAMES, Noun, nouns
 from polarlens.english.phrases import agreement
 from polarlens.english.predicates import act, frame_for
@@ -17,6 +18,8 @@ from polarlens.english.verbs import done_to
 _FOUND = nouns("object clothing document art kitten puppy horse bicycle boat violin guitar flower -key -lantern")
 _PETS = nouns("dog cat horse cow goat parrot pony rabbit donkey kitten puppy goose")
 _WISHES = nouns("museum castle library theater island beach market garden palace village")
+_FAULTS = frozenset(listed("broken dirty old strange heavy short boring small sick tired hungry expensive wet dry"))
+_RELATIVES = nouns("kin -wife")
 _LINKS = ("then", "later", "soon", "afterwards")
 
 
@@ -35,7 +38,7 @@ def _hero(draw: Draw, number: str | None = None) -> tuple[Referent, Node]:
 def _deed(draw: Draw, subject: Node, who: Referent, tense: str, used: set[str], *patterns: str) -> Node:
     """What someone did: an action, not a state."""
     frame = compound.deliberate(draw, who, *patterns)
-    return act(draw, subject, agreement(subject), frame, tense, used, negative=0, adverb=0, when=0)
+    return act(draw, subject, agreement(subject), frame, tense, used, negative=0, adverb=0, where=0.7, when=0)
 
 
 def _linked(head: Node, text: str) -> Node:
@@ -84,23 +87,23 @@ def find(draw: Draw) -> list[Node]:
     who, name = _hero(draw)
     thing = draw.choice(_FOUND)
     it = choose.referent(draw, thing, draw.number(0.3))
-    used = {who.noun.lemma, thing.lemma}
     article = draw.choice(("two", "some", "three")) if it.number == "Plur" else "a"
-    first = clauses.clause(name, clauses.predicate(draw.choice(("find", "buy", "see", "borrow")), "past", name))
+    verb = draw.choice(("find", "find", "buy", "see"))
+    first = clauses.clause(name, clauses.predicate(verb, "past", name))
     extra = choose.adjective(draw, thing) if draw.chance(0.3) else ()
     first.add(phrases.noun_phrase(thing, it.number, article, extra), "obj")
-    where = draw.choice((phrases.named("market"), *words.PLACES))
+    where = phrases.named(draw.choice(("market", "shop"))) if verb == "buy" else draw.choice(words.PLACES)
     first.add(phrases.prepositional(words.LOCATIVE[where.lemma][0], choose.definite(draw, where)), "obl")
     story = [_when(draw, first, "past") if draw.chance(0.5) else first]
     subject = it.mention()
     story.append(_is(draw, subject, thing, "past"))
     if draw.chance(0.4):
-        story[-1] = phrases.coordinate(story[-1], _opinion(who, it, draw.choice(("love", "like"))), "and", comma=True)
+        link = "but" if story[-1].lemma in _FAULTS else "and"
+        story[-1] = phrases.coordinate(story[-1], _opinion(who, it, draw.choice(("love", "like"))), link, comma=True)
     giver = who.mention()
-    last = clauses.clause(giver, clauses.predicate(draw.choice(("give", "show")), "past", giver)).add(
-        it.mention("Acc"), "obj"
-    )
-    relative = draw.choice(CLASSES["kin"])
+    last = clauses.clause(giver, clauses.predicate(draw.choice(("give", "show")), "past", giver))
+    last.add(it.mention("Acc"), "obj")
+    relative = draw.choice(_RELATIVES)
     to = phrases.noun_phrase(relative, "Sing", owner=who.mention("Gen"))
     last.add(phrases.prepositional("to", to), "obl")
     story.append(_linked(last, draw.choice(_LINKS)) if draw.chance(0.5) else last)
@@ -141,11 +144,10 @@ def wish(draw: Draw) -> list[Node]:
     """Clara and her brother wanted to visit the museum. They walked to the station, but the bus was late."""
     name = draw.choice(NAMES)
     first = choose.referent(draw, name, "Sing")
-    kin = draw.choice(CLASSES["kin"])
+    kin = draw.choice(_RELATIVES)
     second = choose.referent(draw, kin, draw.number(0.25))
-    pair = phrases.coordinate(
-        phrases.noun_phrase(name), phrases.noun_phrase(kin, second.number, owner=first.mention("Gen"))
-    )
+    other = phrases.noun_phrase(kin, second.number, owner=first.mention("Gen"))
+    pair = phrases.coordinate(phrases.noun_phrase(name), other)
     goal = draw.choice(_WISHES)
     used = {kin.lemma, goal.lemma}
     start = clauses.clause(pair, clauses.predicate(draw.choice(("want", "decide", "hope")), "past", pair))
@@ -157,9 +159,8 @@ def wish(draw: Draw) -> list[Node]:
         go = clauses.clause(subject, clauses.predicate(draw.choice(("walk", "travel", "hurry")), "past", subject))
         go.add(phrases.prepositional("to", choose.definite(draw, phrases.named("station"))), "obl")
         vehicle = phrases.noun_phrase(draw.choice(nouns("bus taxi car ship boat")), "Sing", "the")
-        built = clauses.copular(
-            phrases.adjective_phrase(draw.choice(("late", "full", "slow", "expensive"))), "past", vehicle
-        )
+        trouble = phrases.adjective_phrase(draw.choice(("late", "full", "slow", "expensive")))
+        built = clauses.copular(trouble, "past", vehicle)
         story.append(phrases.coordinate(go, clauses.clause(vehicle, built), "but", comma=True))
     else:
         story.append(_deed(draw, phrases.pronoun("they"), they, "past", used))
@@ -205,24 +206,23 @@ def opinions(draw: Draw) -> list[Node]:
     who = choose.referent(draw, name, "Sing")
     noun = draw.choice(nouns("food dish document art building vehicle song instrument"))
     it = choose.referent(draw, noun, draw.number(0.35))
-    kin = draw.choice(CLASSES["kin"])
+    kin = draw.choice(_RELATIVES)
     tense = draw.choice(("past", "present"))
     story = []
     speakers = (phrases.noun_phrase(name), phrases.noun_phrase(kin, "Sing", owner=who.mention("Gen")))
-    said: Node | None = None
+    said = ""
     for speaker, topic in zip(speakers, (choose.definite(draw, noun, it.number), it.mention()), strict=True):
         head = clauses.clause(speaker, clauses.predicate(draw.choice(("think", "say", "believe")), tense, speaker))
-        complement = choose.complement_adjective(draw, noun, said or topic)
-        said = Node("", "", "X", before=[complement])
+        complement = choose.complement_adjective(draw, noun, topic)
+        while complement.form == said:
+            complement = choose.complement_adjective(draw, noun, topic)
+        said = complement.form
         inner = clauses.clause(topic, clauses.copular(complement, tense, topic))
         story.append(head.add(clauses.subordinate("that", inner), "ccomp"))
     if draw.chance(0.4):
         subject = who.mention()
-        story.append(
-            clauses.clause(
-                subject, clauses.predicate(draw.choice(("laugh", "smile", "agree", "hesitate")), tense, subject)
-            )
-        )
+        reaction = draw.choice(("laugh", "smile", "agree", "hesitate"))
+        story.append(clauses.clause(subject, clauses.predicate(reaction, tense, subject)))
     return story
 
 

@@ -34,7 +34,7 @@ def act(
     where: float = 0.45,
     when: float = 0.12,
 ) -> Node:
-    """A clause with the frame's verb, its objects, and adjuncts by chance; without a subject a verb phrase to conjoin."""
+    """A clause with the frame's verb, its objects, and adjuncts by chance; no subject: a verb phrase to conjoin."""
     built = clauses.predicate(frame.verb, tense, agreeing, negation=negation(draw, negative))
     frequency = tense in ("present", "past") and not built.negation and draw.chance(adverb)
     often = phrases.adverb(draw.choice(FREQUENCY)) if frequency else None

@@ -2,8 +2,8 @@
 
 One line per group: `verbs | subjects | objects | adjunct`. Subjects and objects are descriptions for `nouns.nouns`.
 A verb with a preposition is written `listen+to`. Adjuncts: `place` (in the garden), `home` (in the cottage), `path` (to
-the village), `beside` (near the river), `wild`, `swim` and `market` (nouns of their own), `none`; with `!` the verb asks
-for one.
+the village), `beside` (near the river), `wild`, `swim` and `market` (nouns of their own), `none`; with `!` the verb
+asks for one.
 """
 
 from collections import defaultdict
@@ -30,7 +30,7 @@ live | people | | !home
 live | wolf fox rabbit deer mouse frog squirrel turtle | | !wild
 stay | people | | !home
 arrive | people letter message book newspaper car truck bus taxi ship boat | | none
-disappear | people animal thing vehicle | | none
+disappear | thief stranger child fox rabbit cat key ring coin letter diary painting kite ship cloud star | | none
 fall | cup plate vase bottle bowl picture painting mirror lamp leaf hat book letter coin | | none
 break | cup plate vase bottle mirror lamp toy clock | | none
 shine | star lamp candle lantern | | none
@@ -180,8 +180,9 @@ _REFLEXIVE = {
 }
 STATIVE = frozenset(
     listed("""know believe want need own love hate like trust understand remember forget respect belong contain seem
-    appear matter depend see hear notice hope prefer expect realize suspect admire forgive obey mention impress delight
-    become remain disappoint please frighten claim admit blame surround cover lose accept reject""")
+    appear matter depend see hear notice hope prefer expect realize suspect admire forgive obey mention impress
+    delight become remain stand describe attract disappoint please frighten claim admit blame surround cover lose accept
+    reject""")
 )
 PUNCTUAL = frozenset(listed("arrive disappear fall break stop hesitate fail lose find"))
 """Verbs that are said of one moment: the simple present suits them less."""

@@ -62,6 +62,7 @@ def attention_by(hf: PreTrainedModel, function: AttentionFunction) -> Iterator[N
     Some families (BLOOM, GPT-Neo, Falcon, MPT) ignore the registry and go on as before: count the calls.
     """
     config = hf.config
+    # Nested configurations without an implementation of their own (MPT) must keep having none.
     nested = {key: getattr(getattr(config, key), "_attn_implementation", None) for key in config.sub_configs}
     before = {key: implementation for key, implementation in nested.items() if implementation is not None}
     before[""] = config._attn_implementation
@@ -69,7 +70,7 @@ def attention_by(hf: PreTrainedModel, function: AttentionFunction) -> Iterator[N
     AttentionMaskInterface.register(NAME, eager_mask)
     try:
         with quiet():
-            hf.set_attn_implementation(NAME)
+            hf.set_attn_implementation(dict.fromkeys(before, NAME))
         yield
     finally:
         with quiet():

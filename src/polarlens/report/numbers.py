@@ -10,6 +10,8 @@ def nats(value: float | None) -> str:
     """Three significant digits, as for losses and ratios."""
     if value is None:
         return NONE
+    if value == 0:
+        return "0"
     size = abs(value)
     text = f"{size:,.0f}" if size >= 1000 else f"{size:#.3g}".rstrip(".") if size >= 0.001 else f"{size:#.2g}"
     return _signed(value, text)
