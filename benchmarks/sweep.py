@@ -1,6 +1,6 @@
 """The sweep against plain hooks: a full forward pass per condition, one text at a time. Both in one process, in turn.
 
-    python benchmarks/sweep.py MODEL --text FILE [--lines 48] [--layers 8-15] [--rounds 3] [--json FILE]
+    python benchmarks/sweep.py MODEL --text FILE [--lines 32] [--layers 8-15] [--rounds 3] [--json FILE]
 
 Both contenders compute the same numbers (checked to 1e-4 relative): next-token nll per text for two arms, three
 relative deltas and one draw, no KL. Prints the ratio of the median times, the engine's share of time per stage, what KL
@@ -100,7 +100,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model")
     parser.add_argument("--text", required=True)
-    parser.add_argument("--lines", type=int, default=48)
+    parser.add_argument("--lines", type=int, default=32)
     parser.add_argument("--layers", default="8-15")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path)
@@ -113,7 +113,8 @@ def main():
     texts = read_texts(options.text, text_filter="notebook", limit=options.lines).items
     items = encode_texts(texts, lm.tokenizer, bos, max_tokens=64, window=lm.window).items
     if options.only_engine:
-        engine_sweep(lm, items, layers, conditions(options.only_engine), kl=True)
+        # Few texts: a batch and its stack are as large as ever, only fewer of them are run.
+        engine_sweep(lm, items[:8], layers, conditions(options.only_engine), kl=True)
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
         return
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import accelerate
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -19,7 +20,7 @@ from transformers import (
 )
 
 from polarlens.errors import ModelError, UsageError
-from polarlens.models import LanguageModel, load, placement
+from polarlens.models import LanguageModel, load
 from tiny import edit_config, save_tiny, tiny, tiny_tokenizer
 
 IDS = torch.tensor([[5, 9, 11, 40]])
@@ -64,20 +65,12 @@ def test_loading_is_silent(folder: Path, capfd: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_split_model_is_measured_as_a_whole(folder: Path) -> None:
-    pytest.importorskip("accelerate")
     split, whole = load(folder, device="split"), load(folder)
     assert torch.equal(split.hf(IDS).logits, whole.hf(IDS).logits)
     assert split.weights_digest == whole.weights_digest
 
 
-def test_what_needs_accelerate_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placement, "find_spec", lambda _: None)
-    with pytest.raises(UsageError, match="splitting a model over devices needs the package accelerate"):
-        load(folder, device="split")
-
-
 def test_layers_offloaded_to_disk(tmp_path: Path, folder: Path) -> None:
-    accelerate = pytest.importorskip("accelerate")
     whole = load(folder)
     parts = {"model.embed_tokens": "cpu", "model.norm": "cpu", "lm_head": "cpu", "model.rotary_emb": "cpu"}
     parts |= {"model.layers.0": "cpu", "model.layers.1": "disk", "model.layers.2": "disk"}

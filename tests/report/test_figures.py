@@ -122,6 +122,7 @@ def test_a_log_axis_only_where_damages_are_far_apart() -> None:
 
     assert log(summary(tasks=["loss"]))  # 0.00826 to 1.19
     assert not log(summary(tasks=["loss"], deltas=(0.1, 0.2)))
+    assert not log(summary(tasks=["pairs"]))
     below = summary(tasks=["loss"])
     for cell in below["cells"]:
         if cell["delta"] == 0.02:

@@ -22,7 +22,7 @@ def test_points_have_one_decimal_and_no_negative_zero(value: float | None, text:
 
 
 def test_small_parts() -> None:
-    assert [probability(p) for p in (None, 0.0, 0.0009, 0.0123, 1.0)] == ["–", "< 0.001", "< 0.001", "0.012", "1.000"]
+    assert [probability(p) for p in (None, 0.0, 0.0009, 0.0123, 1.0)] == ["–", "<0.001", "<0.001", "0.012", "1.000"]
     assert [share(x) for x in (None, 0.125)] == ["–", "12.5 %"]
     assert [listed(x) for x in ([], [1], [0.5, 0.1], ["a", "b", "c"])] == ["", "1", "0.5 and 0.1", "a, b and c"]
     assert estimate(-1.25, [-2.0, 0.5], "points") == "−1.2 [−2.0, 0.5]"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from made_up import KINDS, manifest, summary
 
-from polarlens.report import sentence, write_report
 from polarlens.report import page as page_module
+from polarlens.report import sentence, write_report
 from polarlens.report.page import render_page
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}

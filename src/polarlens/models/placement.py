@@ -1,6 +1,5 @@
 """Devices and dtypes by name, and putting a model where it is wanted."""
 
-from importlib.util import find_spec
 
 import torch
 from transformers import PreTrainedModel
@@ -23,12 +22,6 @@ def dtype_of(name: str) -> torch.dtype:
     return DTYPES[name]
 
 
-def need_accelerate(what: str, where: str) -> None:
-    """UsageError when the package accelerate, which `what` needs, is not installed."""
-    if find_spec("accelerate") is None:
-        raise UsageError(f"{what} needs the package accelerate", where=where, fix="Install it: pip install accelerate.")
-
-
 def placement(name: str) -> str:
     """`cpu`, `cuda`, `mps` or `split`, available here; `auto` becomes the best single one."""
     if name not in DEVICES:
@@ -37,7 +30,6 @@ def placement(name: str) -> str:
     if name == "auto":
         return next(device for device in ("cuda", "mps", "cpu") if available[device])
     if name == "split":
-        need_accelerate("splitting a model over devices", "--device split")
         return name
     if not available[name]:
         raise UsageError(f"there is no {name} device here", where=f"--device {name}", fix="Choose auto or cpu.")

@@ -14,7 +14,7 @@ from polarlens.models.folder import ModelFolder
 from polarlens.models.gguf_file import GgufHeader
 from polarlens.models.kinds import refuse_other_kinds
 from polarlens.models.language_model import LanguageModel
-from polarlens.models.placement import dtype_of, need_accelerate, place, placement
+from polarlens.models.placement import dtype_of, place, placement
 from polarlens.models.quiet import quiet
 from polarlens.models.source import Source
 
@@ -46,7 +46,6 @@ def read_folder(
 def read_gguf(name: str, path: Path, header: GgufHeader, *, device: str, dtype: str) -> LanguageModel:
     """The model in a GGUF file, dequantised. Errors as in `load`."""
     where, kind = placement(device), dtype_of(dtype)
-    need_accelerate("reading a GGUF file", name)
     folder, file = str(path.parent), path.name
     with quiet(stderr=True):
         try:

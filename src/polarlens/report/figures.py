@@ -202,11 +202,11 @@ def _block_axis(groups: list[str | None]) -> tuple["alt.X", Place]:
 
 
 def _damage_axis(entries: list[Entry]) -> tuple[bool, list[float], list[float]]:
-    """(log, domain, ticks): a log axis where damages are far apart and, with their intervals, all above 0."""
+    """(log, domain, ticks): a log axis where losses are far apart and, with their intervals, all above 0."""
     values = [entry.value or 0.0 for entry in entries]
     ends = [*values, *(end for entry in entries for end in entry.ci95 or ())]
     low, high = min(ends), max(ends)
-    if low > 0 and max(values) / min(values) >= LOG_SPREAD:
+    if entries[0].task == "loss" and low > 0 and max(values) / min(values) >= LOG_SPREAD:
         decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         steps = (1, 2, 5) if high / low < 300 else (1,)
         ticks = [float(f"{step}e{decade}") for decade in decades for step in steps]

@@ -29,7 +29,7 @@ def share(value: float | None) -> str:
 
 def probability(value: float | None) -> str:
     """A p-value; the smallest ones as a bound."""
-    return NONE if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
+    return NONE if value is None else "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def number(value: float | None, unit: str) -> str:
