@@ -40,3 +40,12 @@ def smollm2(smollm2_path: Path) -> "LanguageModel":
 
     torch.set_num_threads(2)
     return load(str(smollm2_path))
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Copies of BLiMP, WikiText-2 and English-EWT."""
+    folder = Path(__file__).parents[1].parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip(f"no copies of BLiMP and WikiText in {folder}")
+    return folder

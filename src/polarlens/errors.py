@@ -1,4 +1,4 @@
-"""Errors a user can act on. Each carries the exit status of the command line (0 done, 2 usage, 3 model, 4 units failed)."""
+"""Errors a user can act on, each with the exit status of the command line: 2 usage, 3 model, 4 units failed."""
 
 
 class PolarlensError(Exception):

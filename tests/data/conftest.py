@@ -1,4 +1,4 @@
-"""Files written by a test, and real data sets where they lie beside the repository."""
+"""Files written by a test."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,15 +6,6 @@ from pathlib import Path
 import pytest
 
 Write = Callable[[str, str | bytes], str]
-
-
-@pytest.fixture(scope="session")
-def shared_data() -> Path:
-    """Copies of BLiMP, WikiText-2 and English-EWT."""
-    folder = Path(__file__).parents[2].parent / "shared" / "data"
-    if not folder.is_dir():
-        pytest.skip(f"no copies of BLiMP and WikiText in {folder}")
-    return folder
 
 
 @pytest.fixture

@@ -231,7 +231,7 @@ def test_apply_perturbs_infeasible_tokens_and_counts_them():
 
 @pytest.mark.parametrize("positions", ["no-first", "no-sinks"])
 def test_positions_left_clean(positions):
-    """A planted sink (an embedding row a thousand times longer) is left alone under no-sinks, token 0 under no-first."""
+    """A planted sink (an embedding row 1,000 times longer) is left clean under no-sinks, token 0 under no-first."""
     model = tiny("llama")
     with torch.no_grad():
         model.get_input_embeddings().weight[77] *= 1000

@@ -5,6 +5,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from polarlens.errors import ModelError
 from polarlens.protocol.config import RunConfig, grid
 from polarlens.protocol.layers import format_layers, parse_layers
 from polarlens.protocol.presets import policies_as_data
@@ -41,9 +42,12 @@ class Prepared:
 
 
 def prepare(config: RunConfig, lm: "LanguageModel", read: Read) -> Prepared:
-    """Read the layers against the model, settle BOS, encode the items. Raises UsageError."""
+    """Read the layers against the model, settle BOS, encode the items. Raises UsageError and ModelError."""
     from polarlens.models.tokens import resolve_bos
 
+    if lm.tokenizer is None:
+        fix = "Put its tokenizer files beside the weights."
+        raise ModelError("the model comes without a tokenizer", where=lm.name, fix=fix)
     groups = parse_layers(config.layers, lm.n_layers)
     bos = resolve_bos(lm.tokenizer, config.bos or "auto")
     return Prepared(config, lm, groups, encode_data(read, config, lm, bos), bos)

@@ -16,7 +16,6 @@ def write_report(folder: Path, summary: dict[str, Any], manifest: dict[str, Any]
 
     summary, manifest: as in `summary.json` and `manifest.json`. A figure that has nothing to draw is left out.
     """
-    named = {"delta_mode": manifest["configuration"]["delta_mode"], **summary}
     for name in FIGURES:
-        write_figure(folder / "figures", name, named)
-    write_page(folder / "report.html", named, manifest)
+        write_figure(folder / "figures", name, summary)
+    write_page(folder / "report.html", summary, manifest)

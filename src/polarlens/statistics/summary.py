@@ -76,6 +76,7 @@ def summarise(
         "schema": SCHEMA,
         "model": model,
         "preset": preset,
+        "delta_mode": setting.delta_mode,
         "complete": complete,
         "missing_units": missing_units,
         "policies": {name: dict(factors) for name, factors in policies.items()},
