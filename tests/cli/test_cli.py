@@ -44,7 +44,7 @@ def executed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace
         return note.outcome
 
     stand_in(monkeypatch, "polarlens.protocol.runner", execute=execute)
-    stand_in(monkeypatch, "polarlens.report", render_text=lambda summary: f"model {summary['model']}")
+    stand_in(monkeypatch, "polarlens.report", render_text=lambda summary, folder: f"model {summary['model']}")
     monkeypatch.chdir(tmp_path)
     return note
 
@@ -231,7 +231,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
         "import time; time.sleep(0.2)\n"
         "result = Run(pathlib.Path('.'), {}, {})\n"
         "sys.modules['polarlens.protocol.runner'] = types.SimpleNamespace(execute=lambda config: result)\n"
-        "sys.modules['polarlens.report'] = types.SimpleNamespace(render_text=lambda summary: 'long ' * 100_000)\n"
+        "sys.modules['polarlens.report'] = types.SimpleNamespace(render_text=lambda *_: 'long ' * 100_000)\n"
         "sys.exit(main(['run', 'x']))\n"
     )
     with subprocess.Popen(
@@ -278,7 +278,7 @@ def test_report_rebuilds_and_prints(
     asked = []
     rebuild = lambda folder: asked.append(folder) or SUMMARY  # noqa: E731
     stand_in(monkeypatch, "polarlens.protocol.summarise", rebuild=rebuild)
-    stand_in(monkeypatch, "polarlens.report", render_text=lambda summary: summary["model"])
+    stand_in(monkeypatch, "polarlens.report", render_text=lambda summary, folder: summary["model"])
     assert main(["report", str(tmp_path)]) == 0
     assert asked == [tmp_path]
     assert capsys.readouterr().out == "tiny[0]\n"

@@ -1,4 +1,6 @@
 import csv
+import itertools
+import re
 import struct
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -153,3 +155,19 @@ def test_the_paper_preset_draws_losses_by_item(tmp_path: Path) -> None:
         "magnitude": ("nll_item", pytest.approx(0.6195, rel=1e-12)),
         "angular": ("nll_item", pytest.approx(3.5565, rel=1e-12)),
     }
+
+
+def test_the_numbers_of_the_blocks_do_not_touch() -> None:
+    root = draw(summary(tasks=["loss"], layers=[str(n) for n in range(32)], deltas=(0.1,)))
+    labels = [
+        (float(re.findall(r"[-.\d]+", e.get("transform") or "")[0]), 3.4 * len(e.text or ""))  # middle, half width
+        for e in root.iter(f"{SVG}text")
+        if (e.text or "").isdigit() and e.get("text-anchor") == "middle" and e.get("opacity") != "0"
+    ]
+    assert len(labels) >= 8
+    assert all(a + half + 2 < b - other for (a, half), (b, other) in itertools.pairwise(labels))
+
+
+def test_the_subtitle_speaks_of_intervals_only_where_there_are_some() -> None:
+    assert "mean and 95 % interval" in texts(draw(summary(tasks=["loss"])))
+    assert "mean (no interval)" in texts(draw(summary(tasks=["loss"], intervals=False)))

@@ -159,10 +159,36 @@ def test_a_run_from_python_has_no_command() -> None:
     assert "Started from Python" in Page(render_page(summary(), manifest(command=None))).text
 
 
-def test_a_report_is_whole_and_names_the_delta_of_the_manifest(tmp_path: Path) -> None:
-    write_report(tmp_path, summary(tasks=["loss"], delta_mode=None), manifest())
+def test_a_report_is_whole_and_names_the_delta_mode(tmp_path: Path) -> None:
+    write_report(tmp_path, summary(tasks=["loss"]), manifest())
     files = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     assert files == {"report.html", *(f"figures/dissociation.{end}" for end in ("svg", "png", "csv"))}
     page = Page((tmp_path / "report.html").read_text("utf-8"))
     assert "Delta: relative displacement (fraction of the norm)" in page.text
     assert "relative displacement" in (tmp_path / "figures/dissociation.svg").read_text("utf-8")
+
+
+@pytest.mark.usefixtures("no_pictures")
+@pytest.mark.parametrize("missing", [*manifest(), "all"])
+def test_what_the_manifest_lacks_is_left_out(missing: str) -> None:
+    kept = {key: value for key, value in manifest().items() if missing not in (key, "all")}
+    text = Page(render_page(summary(), kept)).text
+    assert "None" not in text
+    assert ("beef01" in text) == ("model" in kept)
+    assert ("sha256 c0ffee" in text) == ("data" in kept)
+    assert ("torch 2.13.0" in text) == ("versions" in kept)
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_source_from_the_hub_is_known_by_its_revision() -> None:
+    source = {"spec": "hub:a/b:c:test", "revision": "f00d"}
+    assert (
+        "loss: hub:a/b:c:test revision f00d"
+        in Page(render_page(summary(), manifest(data={"loss": {"sources": [source]}})).replace("</dt>", "</dt> ")).text
+    )
+
+
+def test_each_picture_has_words_beside_it() -> None:
+    page = Page(render_page(summary(), manifest()))
+    words = [value for tag, name, value in page.attributes if (tag, name) == ("svg", "aria-label")]
+    assert [text.split(":")[0] for text in words] == ["Next-token loss", "Minimal pairs"]

@@ -12,7 +12,8 @@ NUMBERS = (
     "(difference 0.196 [0.157, 0.235]), and accuracy falls by 5.7 points for magnitude and 1.6 for direction "
     "(difference 4.1 [3.3, 4.9], independent noise)."
 )
-EVERYWHERE = ", at delta 0.02, 0.1 and 0.5, under common and independent noise alike; "
+ALIKE = ", under common and independent noise alike; "
+EVERYWHERE = ", at delta 0.02, 0.1 and 0.5" + ALIKE
 FINDINGS = {
     "crossed": "Direction and magnitude carry different abilities: changing direction costs more next-token loss and "
     "changing magnitude costs more accuracy on minimal pairs",
@@ -24,13 +25,14 @@ FINDINGS = {
     "syntax_only": "Only accuracy on minimal pairs tells the two apart: changing magnitude costs more, and the loss "
     "damages are equal within a factor of 0.9",
     "none": "Direction and magnitude do equal damage: accuracy within 2 points and loss within a factor of 0.9",
-    "mixed": "Different answers hold in different places (crossed at delta 0.02 and 0.1; loss_only at delta 0.5)",
+    "mixed": "Different answers hold in different places (crossed at delta 0.02 and 0.1; loss only at delta 0.5)",
 }
 
 
 @pytest.mark.parametrize("kind", FINDINGS)
 def test_established_kinds_say_what_where_and_how_much(kind: str) -> None:
-    assert sentence(summary(kind)) == FINDINGS[kind] + EVERYWHERE + NUMBERS
+    where = ALIKE if kind == "mixed" else EVERYWHERE  # a mixture names the deltas of each kind
+    assert sentence(summary(kind)) == FINDINGS[kind] + where + NUMBERS
 
 
 def test_inconclusive_gives_the_reason_and_the_numbers() -> None:
@@ -99,3 +101,12 @@ def test_the_summary_is_left_as_it_was() -> None:
     before = copy.deepcopy(document)
     sentence(document)
     assert document == before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_documented_keys_of_a_verdict_are_enough(kind: str) -> None:
+    document = summary(kind)
+    document["verdict"] = {key: document["verdict"][key] for key in ("kind", "deltas", "by_pair_policy", "why")}
+    text = sentence(document)
+    assert NUMBERS in text or kind == "uninformative"
+    assert "()" not in text

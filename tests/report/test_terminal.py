@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 from made_up import KINDS, summary
 
@@ -55,3 +57,16 @@ def test_control_characters_do_not_reach_the_terminal() -> None:
     text = render_text(summary(model="a\x1b[31mred\r\x07", warnings=["\x9b2J"]))
     assert all(c == "\n" or c.isprintable() for c in text)
     assert "a?[31mred" in text
+
+
+def test_the_text_can_be_printed_in_any_encoding() -> None:
+    text = render_text(summary("reversed", tasks=("loss", "pairs"), intervals=False))
+    assert text.isascii()
+    assert "magnitude - angular" in text
+
+
+def test_it_says_where_the_files_are() -> None:
+    assert (
+        render_text(summary(), Path("runs") / "x").splitlines()[-1].startswith(f"FILES in {Path('runs') / 'x'}: report")
+    )
+    assert "FILES" not in render_text(summary())

@@ -119,7 +119,7 @@ def run(
     result = execute(configuration)
     if not isinstance(result, Run):  # a dry run, whose plan has been printed
         return 0
-    _print_summary(result.summary, as_json)
+    _print_summary(result.summary, result.folder, as_json)
     for failure in result.failed:
         print(f"failed: {failure}", file=sys.stderr)
     return 4 if result.failed else 0
@@ -163,17 +163,17 @@ def report(
     """Rebuild the summary and the report from the rows on disk, without the model."""
     from polarlens.protocol.summarise import rebuild
 
-    _print_summary(rebuild(Path(folder)), as_json)
+    _print_summary(rebuild(Path(folder)), Path(folder), as_json)
     return 0
 
 
-def _print_summary(summary: dict[str, Any], as_json: bool) -> None:
+def _print_summary(summary: dict[str, Any], folder: Path, as_json: bool) -> None:
     if as_json:
         _print(json.dumps(summary, indent=2, allow_nan=False))
     else:
         from polarlens.report import render_text
 
-        _print(render_text(summary))
+        _print(render_text(summary, folder))
 
 
 def _print(document: str) -> None:

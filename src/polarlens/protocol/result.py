@@ -69,4 +69,4 @@ class Run:
     def __repr__(self) -> str:
         from polarlens.report import render_text
 
-        return render_text(self.summary)
+        return render_text(self.summary, self.folder)

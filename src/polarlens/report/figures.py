@@ -183,7 +183,7 @@ def _delta_axis(summary: Summary, entries: list[Entry]) -> tuple["alt.X", Place]
     deltas = sorted({entry.condition.delta for entry in entries})
     span = math.log(deltas[-1] / deltas[0]) or 1.0
     step, margin = math.exp(0.014 * span), math.exp(0.08 * span)
-    axis = alt.Axis(values=deltas, format="~g", labelOverlap="greedy", grid=False)
+    axis = alt.Axis(values=deltas, format="~g", labelOverlap="greedy", labelSeparation=4, grid=False)
     x = alt.X("x:Q", title=displacement(summary), axis=axis)
     x = x.scale(type="log", domain=[deltas[0] / margin, deltas[-1] * margin], nice=False)
     return x, lambda entry, offset: entry.condition.delta * step**offset
@@ -195,7 +195,11 @@ def _block_axis(groups: list[str | None]) -> tuple["alt.X", Place]:
 
     labels = json.dumps([group or "" for group in groups])
     axis = alt.Axis(
-        values=list(range(len(groups))), labelExpr=f"{labels}[datum.value]", labelOverlap="greedy", grid=False
+        values=list(range(len(groups))),
+        labelExpr=f"{labels}[datum.value]",
+        labelOverlap="greedy",
+        labelSeparation=4,
+        grid=False,
     )
     x = alt.X("x:Q", title="perturbed block", axis=axis).scale(domain=[-0.6, len(groups) - 0.4], nice=False)
     return x, lambda entry, offset: groups.index(entry.condition.layers) + 0.12 * offset
@@ -218,7 +222,8 @@ def _damage_axis(entries: list[Entry]) -> tuple[bool, list[float], list[float]]:
 
 def _subtitle(summary: Summary, task: str, noise: list[str | None], entries: list[Entry], by_block: bool) -> list[str]:
     """Two lines: what is drawn, and how it is averaged or which noise stands behind which mark."""
-    first = "mean and 95 % interval" + (f", at delta {entries[0].condition.delta:g}" if by_block else "")
+    shown = "mean and 95 % interval" if any(entry.ci95 for entry in entries) else "mean (no interval)"
+    first = shown + (f", at delta {entries[0].condition.delta:g}" if by_block else "")
     if task == "loss":
         return [first, "all tokens together" if loss_measure(summary) == "nll" else "mean over texts"]
     if len(noise) == 1:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from polarlens.report.figures import panels, styled, svg
-from polarlens.report.numbers import listed, nats, share
+from polarlens.report.figures import TITLES, panels, styled, svg
+from polarlens.report.numbers import NONE, listed, nats, share
 from polarlens.report.sentence import sentence
 from polarlens.report.shown import Summary, blocks, damages, displacement, positions_run
 from polarlens.report.tables import baseline_lines, claim_texts, groups
@@ -35,6 +35,7 @@ def render_page(summary: Summary, manifest: Mapping[str, Any]) -> str:
     )
     environment.filters["whole"] = _whole
     sections = [(positions, groups(summary, positions)) for positions in positions_run(summary)]
+    data_of, profile = manifest.get("data") or {}, manifest.get("state_profile") or {}
     headline = damages(summary, sections[0][0]) if sections else []
     return environment.get_template("report.html").render(
         summary=summary,
@@ -49,11 +50,11 @@ def render_page(summary: Summary, manifest: Mapping[str, Any]) -> str:
         several=len(blocks(headline)) > 1,
         layers=[name for name in blocks(headline) if name is not None],
         policies=[(name, _factors(factors)) for name, factors in summary["policies"].items()],
-        sources=[(task, _source(source)) for task, data in manifest["data"].items() for source in data["sources"]],
+        sources=[(task, *_source(source)) for task, data in data_of.items() for source in data.get("sources", ())],
         environment=_environment(manifest),
-        profile_task=manifest["state_profile"]["task"],
-        profile=[_block(block) for block in manifest["state_profile"]["blocks"]],
-        command=manifest["command"],
+        profile_task=profile.get("task"),
+        profile=[_block(block) for block in profile.get("blocks", ())],
+        command=manifest.get("command"),
     )
 
 
@@ -62,8 +63,8 @@ def _whole(text: str) -> str:
     return text.replace(", ", ",\u00a0")
 
 
-def _pictures(summary: Summary) -> list[tuple[str, Any]]:
-    """(title, inline SVG) of each panel of the figure, so that a narrow screen can stack them."""
+def _pictures(summary: Summary) -> list[Any]:
+    """Inline SVG of each panel of the figure, so that a narrow screen can stack them."""
     from markupsafe import Markup
 
     out = []
@@ -73,7 +74,9 @@ def _pictures(summary: Summary) -> list[tuple[str, Any]]:
         # several drawings share one document: their ids must differ
         text = re.sub(r'id="([^"]+)"', rf'id="{task}-\1"', text)
         text = re.sub(r"url\(#([^)]+)\)", rf"url(#{task}-\1)", text)
-        out.append((f"{task}: damage of both arms", Markup(text)))
+        words = f"{TITLES[task]}: damage of both arms; the same numbers stand in the table of damages"
+        text = text.replace("<svg", f'<svg role="img" aria-label="{words}"', 1)
+        out.append(Markup(text))
     return out
 
 
@@ -100,38 +103,58 @@ def _factors(factors: Mapping[str, Any]) -> str:
     )
 
 
-def _source(source: Mapping[str, Any]) -> tuple[str, str, str]:
-    """spec, items and rows, digest or revision: whatever the source is known by."""
-    skipped = "; ".join(f"{why}: {n}" for why, n in source["skipped"].items())
-    counts = f"{source['items']:,} of {source['rows']:,} rows" + (f" ({skipped})" if skipped else "")
+def _source(source: Mapping[str, Any]) -> tuple[str, str]:
+    """(spec, what is known of it): items and rows, what was skipped, digest or revision."""
+    items, rows = source.get("items"), source.get("rows")
+    counts = "" if items is None else f"{items:,}" + ("" if rows is None else f" of {rows:,} rows")
+    skipped = "; ".join(f"{why}: {n}" for why, n in (source.get("skipped") or {}).items())
     known = [f"{key} {value}" for key, value in source.items() if key not in ("spec", "items", "rows", "skipped")]
-    return str(source["spec"]), counts, "; ".join(known)
+    return str(source.get("spec", "source")), "; ".join(filter(None, [_behind(counts, skipped), *known]))
 
 
 def _environment(manifest: Mapping[str, Any]) -> Pairs:
-    """What was run, with what, on what."""
-    model, hardware, bos = manifest["model"], manifest["hardware"], manifest["tokenizer"]["bos"]
-    size = f"{model['n_params']:,} parameters, {model['n_layers']} blocks of width {model['width']}"
-    source = " ".join(str(value) for value in model["source"].values() if value is not None)
-    first = "none" if bos["token"] is None else f"{bos['token']} (id {bos['id']}, {bos['origin']})"
-    return [
-        ("Model", f"{model['name']}: {model['family']}, {model['norm_kind']}, {size}, {model['dtype']}"),
-        ("Source", source),
-        ("Weights, sha256", str(model["weights_sha256"])),
-        ("Tokenizer, sha256", str(manifest["tokenizer"]["sha256"])),
-        ("Before each item", first),
-        ("Seeds", listed(manifest["seeds"])),
-        ("Unigram cross-entropy", _unigram(manifest["unigram_nll"])),
-        ("Versions", ", ".join(f"{name} {version}" for name, version in manifest["versions"].items())),
-        ("Hardware", ", ".join(f"{name} {value}" for name, value in hardware.items() if value is not None)),
-        ("Run", f"{manifest['started']} to {manifest['updated']}, {manifest['wall_seconds']:,.0f} s of work"),
-        ("Peak memory", f"{manifest['peak_memory_bytes'] / 2**20:,.0f} MiB"),
-        ("Configuration", json.dumps(_given(manifest["configuration"]), ensure_ascii=False)),
+    """What was run, with what, on what; a line for whatever the manifest holds."""
+    tokenizer = manifest.get("tokenizer") or {}
+    unigram, seconds, peak = (manifest.get(key) for key in ("unigram_nll", "wall_seconds", "peak_memory_bytes"))
+    took = "" if seconds is None else f"{seconds:,.0f} s of work"
+    lines = [
+        *_model(manifest.get("model") or {}),
+        ("Tokenizer, sha256", tokenizer.get("sha256")),
+        ("Before each item", _first_token(tokenizer.get("bos"))),
+        ("Seeds", listed(manifest.get("seeds") or [])),
+        ("Unigram cross-entropy", "not known" if unigram is None else f"{nats(unigram)} nats per token"),
+        ("Versions", _named(manifest.get("versions"))),
+        ("Hardware", _named(manifest.get("hardware"))),
+        ("Run", ", ".join(filter(None, [" to ".join(filter(None, map(manifest.get, ("started", "updated")))), took]))),
+        ("Peak memory", "" if peak is None else f"{peak / 2**20:,.0f} MiB"),
+        ("Configuration", json.dumps(_given(manifest.get("configuration") or {}), ensure_ascii=False)),
     ]
+    return [(name, str(value)) for name, value in lines if value]
 
 
-def _unigram(value: float | None) -> str:
-    return "not known" if value is None else f"{nats(value)} nats per token"
+def _model(model: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    n_params, n_layers, width = (model.get(key) for key in ("n_params", "n_layers", "width"))
+    size = "" if n_params is None else f"{n_params:,} parameters"
+    shape = "" if n_layers is None else f"{n_layers} blocks" + ("" if width is None else f" of width {width}")
+    kind = [model.get("family"), model.get("norm_kind"), _behind(size, shape, ", {}"), model.get("dtype")]
+    source = " ".join(str(value) for value in (model.get("source") or {}).values() if value is not None)
+    named = ": ".join(filter(None, [model.get("name"), ", ".join(filter(None, kind))]))
+    return [("Model", named), ("Source", source), ("Weights, sha256", model.get("weights_sha256"))]
+
+
+def _first_token(bos: Mapping[str, Any] | None) -> str:
+    if not bos:
+        return ""
+    return "none" if bos.get("token") is None else f"{bos['token']} (id {bos.get('id')}, {bos.get('origin')})"
+
+
+def _named(values: Mapping[str, Any] | None) -> str:
+    return ", ".join(f"{name} {value}" for name, value in (values or {}).items() if value is not None)
+
+
+def _behind(first: str, second: str, form: str = " ({})") -> str:
+    """`first (second)`, without what is empty."""
+    return first + form.format(second) if first and second else first or second
 
 
 def _given(configuration: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,6 +162,6 @@ def _given(configuration: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _block(block: Mapping[str, Any]) -> tuple[str, ...]:
-    norms = [nats(block[f"norm_{what}"]) for what in ("median", "mean", "max")]
-    shares = [share(block[name]) for name in ("sink_share", "top_token_energy", "top5_channel_energy")]
-    return (str(block["block"]), *norms, *shares)
+    norms = [nats(block.get(f"norm_{what}")) for what in ("median", "mean", "max")]
+    shares = [share(block.get(name)) for name in ("sink_share", "top_token_energy", "top5_channel_energy")]
+    return (str(block.get("block", NONE)), *norms, *shares)

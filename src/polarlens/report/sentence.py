@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from polarlens.report.numbers import estimate, listed, number
-from polarlens.report.shown import Entry, Summary, contrasts, damages, loss_measure, reference
+from polarlens.report.shown import Entry, Summary, contrasts, damages, loss_measure, positions_run, reference
 
 _CROSSED = "changing {} costs more next-token loss and changing {} costs more accuracy on minimal pairs"
 
@@ -29,14 +29,20 @@ def sentence(summary: Summary) -> str:
     kind, why = verdict["kind"], verdict["why"]
     if kind == "uninformative":
         return _sentence(f"Nothing can be said about direction and magnitude: {why}", _baseline(summary))
-    entries = contrasts(summary, verdict.get("positions"))
+    entries = contrasts(summary, _positions(summary))
     differences = [entry for entry in entries if entry.what == "difference"]
     place = _place(summary, differences)
     numbers = _numbers(summary, differences, place) if place else ""
     if kind == "inconclusive":
         return _sentence(f"Whether direction and magnitude carry different abilities is not settled: {why}", numbers)
-    where = f", at delta {listed(verdict['deltas'])}{_blocks(verdict)}"
+    at = "" if kind == "mixed" and verdict.get("by_delta") else f", at delta {listed(verdict['deltas'])}"
+    where = at + _blocks(verdict)
     return _sentence(_finding(verdict, differences, place) + where + _agreement(verdict), numbers)
+
+
+def _positions(summary: Summary) -> str | None:
+    """The positions of the headline: the verdict's own, else the first that were run."""
+    return summary["verdict"].get("positions") or next(iter(positions_run(summary)), None)
 
 
 def _finding(verdict: Mapping[str, Any], differences: Sequence[Entry], place: _Place | None) -> str:
@@ -62,7 +68,8 @@ def _finding(verdict: Mapping[str, Any], differences: Sequence[Entry], place: _P
         )
     if kind == "none":
         return f"Direction and magnitude do equal damage: accuracy {points} and loss {ratio}"
-    return f"Different answers hold in different places ({_mixture(verdict)})"
+    mixture = _mixture(verdict)
+    return "Different answers hold in different places" + (f" ({mixture})" if mixture else "")
 
 
 def _worse(differences: Sequence[Entry], place: _Place | None, task: str, above: str, below: str) -> str:
@@ -82,7 +89,9 @@ def _mixture(verdict: Mapping[str, Any]) -> str:
     for one in verdict.get("by_delta", ()):
         if one["usable"] and one["kind"] not in ("inconclusive", "none"):
             found.setdefault(one["kind"], set()).add(one["delta"])
-    return "; ".join(f"{kind} at delta {listed(sorted(deltas))}" for kind, deltas in sorted(found.items()))
+    return "; ".join(
+        f"{kind.replace('_', ' ')} at delta {listed(sorted(deltas))}" for kind, deltas in sorted(found.items())
+    )
 
 
 def _blocks(verdict: Mapping[str, Any]) -> str:
@@ -125,7 +134,7 @@ def _at(entries: Sequence[Entry], place: _Place, task: str, what: str = "differe
 
 def _numbers(summary: Summary, differences: Sequence[Entry], place: _Place) -> str:
     """`at delta 0.1 the loss rises by ... and accuracy falls by ...`."""
-    arms = damages(summary, summary["verdict"].get("positions"))
+    arms = damages(summary, _positions(summary))
     several = len({e.condition.layers for e in differences}) > 1
     noise = f", {place.noise} noise" if place.noise else ""
     parts = []

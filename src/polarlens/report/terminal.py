@@ -1,16 +1,19 @@
 """The summary as plain text for a terminal."""
 
 import textwrap
+from pathlib import Path
 
+from polarlens.report.numbers import MINUS, NONE
 from polarlens.report.sentence import sentence
 from polarlens.report.shown import Summary, blocks, damages, displacement, positions_run, reference
 from polarlens.report.tables import ClaimText, Group, baseline_lines, claim_texts, groups
 
 WIDTH = 100
+_PLAIN = str.maketrans({MINUS: "-", NONE: "-"})
 
 
-def render_text(summary: Summary) -> str:
-    """Model, baseline, damages per delta, verdict, claims and warnings, wrapped at 100 characters.
+def render_text(summary: Summary, folder: Path | None = None) -> str:
+    """Model, baseline, damages per delta, verdict, claims, warnings and where the files are, wrapped at 100 characters.
 
     Tables are those of the headline's positions. Where blocks were perturbed one by one, they show one delta.
     """
@@ -26,6 +29,8 @@ def render_text(summary: Summary) -> str:
     for title, lines in (("SKIPPED", skipped), ("WARNINGS", summary["warnings"])):
         if lines:
             parts.append("\n".join([title, *(_paragraph(f"- {line}", "  ") for line in lines)]))
+    if folder is not None:
+        parts.append(_paragraph(f"FILES in {folder}: report.html, summary.json, manifest.json, figures, rows"))
     return "\n\n".join(parts)
 
 
@@ -61,7 +66,7 @@ def _claim(claim: ClaimText) -> list[str]:
         return [_paragraph(f"{claim.id}  {claim.status}: {claim.why}", "      ")]
     return [
         _paragraph(f"{claim.id}  {claim.status}: {claim.claim}", "      "),
-        _paragraph(f"      {numbers} {claim.interval.strip('–')}".rstrip() + f"; {claim.why}", "      "),
+        _paragraph(f"      {numbers} {claim.interval.strip(NONE)}".rstrip() + f"; {claim.why}", "      "),
     ]
 
 
@@ -70,5 +75,5 @@ def _paragraph(text: str, indent: str = "") -> str:
 
 
 def _clean(text: str) -> str:
-    """Without control characters, which a name could carry into the terminal."""
-    return "".join(c if c.isprintable() else "?" for c in text)
+    """Without control characters, which a name could carry, and with a minus and a dash of every encoding."""
+    return "".join(c if c.isprintable() else "?" for c in text.translate(_PLAIN))
