@@ -1,9 +1,9 @@
 """The sweep against plain hooks: a full forward pass per condition, one text at a time. Both in one process, in turn.
 
-    python benchmarks/sweep.py MODEL --text FILE [--lines 32] [--layers 8-15] [--rounds 3] [--json FILE]
+    python benchmarks/sweep.py MODEL --text FILE [--lines 16] [--layers 8-15] [--rounds 3] [--json FILE]
 
-Both contenders compute the same numbers (checked to 1e-4 relative): next-token nll per text for two arms, three
-relative deltas and one draw, no KL. Prints the ratio of the median times, the engine's share of time per stage, what KL
+Both contenders compute the same numbers (checked to 1e-4 relative): next-token nll per text, clean and under two arms,
+three relative deltas and three seeds, no KL. Prints the ratio of the median times, the engine's share of time per stage, what KL
 adds, and peak memory as the number of conditions grows.
 """
 
@@ -37,11 +37,18 @@ def conditions(seeds):
     return [Condition("p", "all", arm, delta, seed, None) for seed in range(seeds) for arm in ARMS for delta in DELTAS]
 
 
+def nll_of(lm, ids):
+    with torch.no_grad():
+        logits = lm.hf(input_ids=ids, use_cache=False).logits[0, :-1]
+    return -torch.log_softmax(logits, -1).gather(-1, ids[0, 1:, None]).double().sum().item()
+
+
 def plain_hooks(lm, items, layers, wanted):
     """One text and one condition at a time through the whole model, the perturbation in forward hooks."""
     found = {}
     for encoded in items:
         ids = torch.tensor([encoded.sequences[0]])
+        found[encoded.item.item, None] = nll_of(lm, ids)
         for c in wanted:
 
             def perturb(hidden, layer, c=c, encoded=encoded):
@@ -61,13 +68,10 @@ def plain_hooks(lm, items, layers, wanted):
                 lm.blocks[n].register_forward_hook(lambda m, a, o, n=n, hook=hook: hook(m, a, o, n)) for n in layers
             ]
             try:
-                with torch.no_grad():
-                    logits = lm.hf(input_ids=ids, use_cache=False).logits[0, :-1]
+                found[encoded.item.item, c] = nll_of(lm, ids)
             finally:
                 for handle in handles:
                     handle.remove()
-            logp = torch.log_softmax(logits, -1).gather(-1, ids[0, 1:, None])
-            found[encoded.item.item, c] = -logp.double().sum().item()
     return found
 
 
@@ -76,6 +80,8 @@ def engine_sweep(lm, items, layers, wanted, *, kl=False, tokens=BATCH_TOKENS, se
     found = {}
     for batch in batches(items, tokens // STACK, has_bos=True):
         clean = engine.clean(batch)
+        for encoded, nll in zip(batch.items, batch.sum_rows(clean.nll).tolist(), strict=True):
+            found[encoded.item.item, None] = nll
         for c, outcome in engine.perturbed(batch, clean, wanted, tokens):
             for encoded, nll in zip(batch.items, outcome.nll, strict=True):
                 found[encoded.item.item, c] = nll
@@ -100,7 +106,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model")
     parser.add_argument("--text", required=True)
-    parser.add_argument("--lines", type=int, default=32)
+    parser.add_argument("--lines", type=int, default=16)
     parser.add_argument("--layers", default="8-15")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path)
@@ -114,11 +120,11 @@ def main():
     items = encode_texts(texts, lm.tokenizer, bos, max_tokens=64, window=lm.window).items
     if options.only_engine:
         # Few texts: a batch and its stack are as large as ever, only fewer of them are run.
-        engine_sweep(lm, items[:8], layers, conditions(options.only_engine), kl=True)
+        engine_sweep(lm, items[:6], layers, conditions(options.only_engine), kl=True)
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
         return
 
-    wanted = conditions(1)
+    wanted = conditions(3)
     times = {"plain": [], "engine": [], "engine with KL": []}
     seconds = {}
     for _ in range(options.rounds):
@@ -127,15 +133,18 @@ def main():
         taken, ours = timed(engine_sweep, lm, items, layers, wanted, seconds=seconds)
         times["engine"].append(taken)
         times["engine with KL"].append(timed(engine_sweep, lm, items, layers, wanted, kl=True)[0])
+    assert ours.keys() == plain.keys()
     worst = max(abs(ours[key] / plain[key] - 1) for key in plain)
     if worst > 1e-4:
         sys.exit(f"the contenders disagree by {worst:.1e} relative")
     medians = {name: statistics.median(values) for name, values in times.items()}
     ratio = medians["plain"] / medians["engine"]
     arguments = [a for a in sys.argv[1:] if not a.startswith("--json")]
-    memory = {6 * seeds: peak_memory(arguments, seeds) for seeds in (1, 4, 16)}
+    memory = {6 * seeds: peak_memory(arguments, seeds) for seeds in (2, 6, 18)}
 
-    print(f"{len(items)} texts, {len(wanted)} conditions, blocks {options.layers}, {torch.get_num_threads()} threads")
+    print(
+        f"{len(items)} texts, {len(wanted)} conditions and a clean pass, blocks {options.layers}, {torch.get_num_threads()} threads"
+    )
     for name, value in medians.items():
         print(f"  {name:<16} {value:7.2f} s (median of {options.rounds}: {', '.join(f'{t:.2f}' for t in times[name])})")
     print(f"  plain / engine = {ratio:.2f}; largest relative difference of an nll {worst:.1e}")
