@@ -30,6 +30,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save_file(tensors, broken / "model.safetensors", metadata={"format": "pt"})
     files = {
         "t.txt": "The river runs through the old town.\nA letter came from the manager.\n",
+        "long.txt": "many words " * 100,
         "blank.txt": "\n\n  \n",
         "empty.txt": "",
         "one.txt": "x\n",
@@ -79,7 +80,7 @@ CASES = [
     ([*GOOD, "--delta", "1.5"], 2, "delta"),
     ([*GOOD, "--seeds", "0"], 2, "seeds"),
     ([*GOOD, "--bos", "<nothing>"], 2, "<nothing>"),
-    ([*GOOD, "--max-tokens", "500"], 2, "--max-tokens"),
+    (["good", "--text", "long.txt", "--max-tokens", "500"], 2, "long.txt, line 1"),
     ([*GOOD, "--sedes", "3"], 2, "--seeds"),
     ([*GOOD, "--config", "bad.yaml"], 2, "delta"),
     ([*GOOD, "--config", "code.yaml"], 2, "code.yaml"),

@@ -2,22 +2,13 @@
 
 import itertools
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polarlens.data.items import Text
-from polarlens.engine.encoding import Encoded
-from polarlens.perturbation import MATCHED, NOTEBOOK, Sequence
-from polarlens.protocol.plan import BLOCK, Unit, Work, conditions, done_work, missing_units
+from polarlens.perturbation import MATCHED, NOTEBOOK
+from polarlens.protocol.plan import BLOCK, Unit, Wanted, Work, conditions, done_work, missing_units
 
-
-def item(name: str, n: int, dataset: str = "d") -> Encoded:
-    noise = Sequence(item=name, member=None, n_tokens=n, slots=None)
-    return Encoded(Text(name, name, name, dataset, 1), (tuple(range(n)),), (noise,), (np.ones(n, dtype=bool),))
-
-
-ITEMS = [item(f"i{k}", 3 + k % 7) for k in range(75)]
+ITEMS = [("d", f"i{k}") for k in range(75)]
 FULL = Work(True, True, conditions({"p": MATCHED}, ["all", "no-sinks"], [0.1, 0.2], range(3)))
 
 
@@ -58,22 +49,31 @@ def test_extensions_hold_only_what_is_new():
     units = pending(ITEMS, more_seeds, done)
     assert {c.seed for _, c in covered(units)} == {3}
     assert not any(u.work.clean or u.work.control for u in units)
-    new_items = [item("new", 5), *ITEMS]
+    new_items = [("d", "new"), *ITEMS]
     assert {key for u in pending(new_items, FULL, done) for key in u.items} == {("d", "new")}
 
 
 def test_layers_and_datasets_are_told_apart():
     done = done_work(u.document for u in pending(ITEMS, FULL, {}))
     assert pending(ITEMS, FULL, done, layers=(4,))
-    assert pending([item("i0", 3, dataset="other")], FULL, done)
+    assert pending([("other", "i0")], FULL, done)
 
 
-def test_keys_follow_content_not_order():
+def test_keys_follow_content():
     settings = {"model": "x"}
-    units, again = pending(ITEMS, FULL, {}), pending(ITEMS[::-1], FULL, {})
+    units, again = pending(ITEMS, FULL, {}), pending(list(ITEMS), FULL, {})
     assert [u.key(settings) for u in units] == [u.key(settings) for u in again]
     assert len({u.key(settings) for u in units}) == len(units)
     assert units[0].key(settings) != units[0].key({"model": "y"})
+
+
+def test_what_is_wanted_survives_its_document_and_knows_what_is_missing():
+    wanted = Wanted("sweep", "pairs", ((1, 2), (4,)), tuple(ITEMS), FULL.conditions)
+    assert Wanted.from_document(wanted.document) == wanted
+    units = wanted.missing({})
+    assert [u.work.clean for u in units] == [u.layers == (1, 2) for u in units]
+    assert wanted.missing(done_work(u.document for u in units)) == []
+    assert wanted.missing(done_work(u.document for u in units[1:])) == units[:1]
 
 
 def test_a_unit_survives_its_document():
@@ -93,6 +93,6 @@ def test_whatever_was_done_the_rest_completes_it(done_seeds):
     done = done_work(documents)
     rest = done_work([*documents, *(u.document for u in pending(items, wanted, done))])
     for one in items:
-        assert rest["sweep", "loss", (4, 5), ("d", one.item.item)] == wanted
+        assert rest["sweep", "loss", (4, 5), one] == wanted
     for a, b in itertools.combinations(pending(items, wanted, done), 2):
         assert not set(a.items) & set(b.items)

@@ -13,7 +13,7 @@ import polarlens as pl
 from polarlens.errors import NumericalError, UsageError
 from polarlens.protocol import runner
 from polarlens.protocol.estimate import Estimate
-from tiny import save_tiny
+from tiny import edit_config, save_tiny
 
 TEXTS = [
     "The river runs through the old town.",
@@ -328,3 +328,130 @@ def test_site_mode_measures_its_medians_once_and_refuses_other_items(lm, files, 
     assert loss.realised_delta_mean.to_numpy() == pytest.approx(0.2 * medians["loss"]["1"], rel=1e-5)
     with pytest.raises(UsageError, match="site_items"):
         pl.run(lm, out=tmp_path, limit=3, **files, **site)
+
+
+def test_another_configuration_under_the_same_weights_is_refused(files, tmp_path):
+    folder = save_tiny(tmp_path / "m", "llama")
+    pl.run(pl.load(str(folder)), out=tmp_path / "out", **files, **SMALL)
+    edit_config(folder, rms_norm_eps=0.5)
+    with pytest.raises(UsageError, match="model_config was"):
+        pl.run(pl.load(str(folder)), out=tmp_path / "out", **files, **SMALL)
+
+
+def test_completeness_follows_the_rows_that_are_there(lm, files, tmp_path, monkeypatch):
+    """An interrupted run that is then extended ends complete; deleted rows are missed."""
+    real, calls = runner.write_part, []
+
+    def interrupted(*args, **kwargs):
+        if calls:
+            raise KeyboardInterrupt
+        calls.append(1)
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(runner, "write_part", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        pl.run(lm, out=tmp_path, **files, **(SMALL | {"seeds": 1}))
+    monkeypatch.undo()
+    assert pl.run(lm, out=tmp_path, **files, **SMALL).summary["complete"]
+    assert pl.run(lm, out=tmp_path, **files, **SMALL).summary["complete"]
+    part = next(p for p in (tmp_path / "rows").rglob("*.parquet"))
+    part.rename(part.with_name("renamed.parquet"))
+    assert runner.rebuild(tmp_path)["complete"]
+    part.with_name("renamed.parquet").unlink()
+    summary = runner.rebuild(tmp_path)
+    assert (summary["complete"], summary["missing_units"] > 0) == (False, True)
+
+
+def test_an_interrupted_extension_says_so_in_the_summary(lm, files, tmp_path, monkeypatch):
+    pl.run(lm, out=tmp_path, **files, **(SMALL | {"seeds": 1}))
+
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runner, "write_part", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        pl.run(lm, out=tmp_path, **files, **SMALL)
+    assert not json.loads((tmp_path / "summary.json").read_text())["complete"]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("name", ["report.html", "figures/thesis.txt", "manifest.json"])
+def test_files_that_are_not_ours_are_never_replaced(lm, files, tmp_path, name, overwrite):
+    mine = tmp_path / name
+    mine.parent.mkdir(exist_ok=True)
+    mine.write_text("{}")
+    with pytest.raises(UsageError, match="manifest of a run"):
+        pl.run(lm, out=tmp_path, overwrite=overwrite, **files, **SMALL)
+    assert mine.read_text() == "{}"
+
+
+def test_a_task_can_be_added_and_the_manifest_keeps_both(lm, files, done, tmp_path):
+    pl.run(lm, out=tmp_path, text=files["text"], **SMALL)
+    run = pl.run(lm, out=tmp_path, pairs=files["pairs"], **SMALL)
+    assert set(run.manifest["data"]) == {"loss", "pairs"}
+    assert run.manifest["unigram_nll"] == done.manifest["unigram_nll"]
+    assert run.summary["skipped"] == done.summary["skipped"]
+    assert_same_rows(run.table("sweep"), done.table("sweep"))
+
+
+def test_other_items_are_refused_and_fewer_change_nothing(lm, files, done, tmp_path):
+    other = tmp_path / "texts.txt"
+    other.write_text("Quite another passage, which was not there before.\n" + "\n".join(TEXTS[1:]))
+    before = snapshot(done.folder)
+    with pytest.raises(UsageError, match="about 5 items of the task loss, and this command reads 4 of them"):
+        pl.run(lm, out=done.folder, text=str(other), **SMALL)
+    with pytest.raises(UsageError, match="this command reads 1 of them"):
+        pl.run(lm, out=done.folder, limit=1, **files, **(SMALL | {"seeds": 3}))
+    fewer = pl.run(lm, out=done.folder, limit=1, **files, **SMALL)
+    assert snapshot(done.folder) == before
+    assert fewer.manifest["data"]["loss"]["items"] == 5
+    assert fewer.summary == done.summary
+
+
+def test_the_order_of_the_parts_changes_no_number(lm, tmp_path, files):
+    pl.run(lm, out=tmp_path / "a", **files, **SMALL, limit=2)
+    grown = pl.run(lm, out=tmp_path / "a", **files, **SMALL)
+    whole = pl.run(lm, out=tmp_path / "b", **files, **SMALL)
+    for a, b in zip(grown.summary["cells"], whole.summary["cells"], strict=True):
+        if a.get("ci95_bca"):
+            assert a["ci95_bca"] == pytest.approx(b["ci95_bca"], rel=1e-3, abs=1e-6)
+
+
+def test_when_no_token_can_be_moved_nothing_is_claimed(lm, files, tmp_path):
+    run = pl.run(lm, out=tmp_path, preset="paper", delta=[1e6], seeds=1, layers="1", quiet=True, **files)
+    cells = [c for c in run.summary["cells"] if c["delta"] == 1e6]
+    assert cells
+    assert all(c["mean"] is None and "no token could be moved" in c["why"] for c in cells)
+    assert all(claim["status"] in ("inconclusive", "not_run") for claim in run.summary["claims"])
+    assert any("100.0% of the eligible tokens" in warning for warning in run.summary["warnings"])
+
+
+def test_saturation_is_counted_and_the_distance_reported(lm, files, tmp_path):
+    options = {"preset": "notebook", "text_filter": "none", "delta": [500], "seeds": 1, "layers": "1", "quiet": True}
+    run = pl.run(lm, out=tmp_path, **files, **options)
+    rows = run.table("sweep")
+    angular = rows[(rows.arm == "angular") & (rows.delta == 500)]
+    assert (angular.saturated > 0).all()
+    (cell,) = [c for c in run.summary["cells"] if (c["arm"], c["measure"], c["delta"]) == ("angular", "nll", 500)]
+    assert 0 < cell["realised_delta_mean"] < 100
+    assert any("fall short of the distance asked" in warning for warning in run.summary["warnings"])
+
+
+def test_impossible_tokens_leave_the_kl_finite(neox, files, tmp_path):
+    """A head that rules out vocabulary rows gives -inf logits; 0·log 0 is 0."""
+    lm = pl.load(neox)
+
+    def rule_out(_module, _args, output):
+        output[..., 310:] = float("-inf")
+        return output
+
+    lm.head.register_forward_hook(rule_out)
+    rows = pl.run(lm, out=tmp_path, text=files["text"], **SMALL).table("sweep")
+    moved = rows[rows.delta > 0]
+    assert moved.kl.notna().all()
+    assert (moved.kl > 0).all()
+
+
+def test_the_manifest_has_the_dtype_that_was_measured(neox, files, tmp_path):
+    run = pl.run(pl.load(neox, dtype="bfloat16"), out=tmp_path, allow_mismatch=True, **files, **SMALL)
+    assert run.manifest["model"]["dtype"] == "bfloat16"

@@ -7,8 +7,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from polarlens.errors import PolarlensError
-from polarlens.rows.store import read_rows, scan, write_json, write_part, written_whole
+from polarlens.errors import UsageError
+from polarlens.rows.store import damaged_parts, read_rows, scan, write_json, write_part, written_whole
 
 ROW = {"model": "m", "experiment": "sweep", "task": "loss", "item": "a", "arm": "clean", "delta": 0.0, "nll": 1.5}
 
@@ -42,7 +42,7 @@ def test_damaged_parts_are_named(tmp_path, damage):
         path.write_bytes({"truncated": data[: len(data) // 2], "empty": b"", "garbage": b"\x00garbage" * 99}[damage])
     parts, damaged = scan(tmp_path, "sweep")
     assert (parts, damaged) == ([], [path])
-    with pytest.raises(PolarlensError, match=r"k1\.parquet"):
+    with pytest.raises(UsageError, match=r"k1\.parquet"):
         read_rows(tmp_path, "sweep")
 
 
@@ -66,3 +66,16 @@ def test_json_refuses_nan(tmp_path):
     with pytest.raises(ValueError, match="JSON compliant"):
         write_json(tmp_path / "x.json", {"a": float("nan")})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_flipped_byte_in_the_body_is_noticed(tmp_path):
+    """The footer is intact, so only reading to the last page shows it."""
+    path = write_part(tmp_path, "sweep", "k1", [ROW | {"nll": float(n)} for n in range(500)], {})
+    data = bytearray(path.read_bytes())
+    for offset in (10, 40, 200):
+        data[offset] ^= 0xFF
+    path.write_bytes(data)
+    assert scan(tmp_path, "sweep")[1] == []
+    assert damaged_parts(tmp_path, "sweep") == [path]
+    with pytest.raises(UsageError, match=r"k1\.parquet"):
+        read_rows(tmp_path, "sweep")

@@ -65,15 +65,10 @@ def encode_texts(
 ) -> Encoding:
     """Token ids of passages, cut to `max_tokens` (without BOS); items of fewer than two tokens are skipped and counted.
 
-    Raises UsageError when `max_tokens` plus BOS exceeds the model's window.
+    Items whose spans lie wholly behind the cut are skipped and counted too. Raises UsageError for a text that, so cut,
+    is longer than the model's window.
     """
     prefix = () if bos is None else (bos,)
-    if window is not None and max_tokens + len(prefix) > window:
-        raise UsageError(
-            f"{max_tokens} tokens and BOS do not fit the model's window of {window} tokens",
-            where="--max-tokens",
-            fix=f"Give at most {window - len(prefix)}.",
-        )
     result = Encoding(())
     kept = []
     for text in texts:
@@ -83,12 +78,21 @@ def encode_texts(
         if len(ids) < 2:
             result.skipped["fewer than two tokens"] += 1
             continue
-        result.cut += len(ids) > max_tokens
-        ids = ids[:max_tokens]
+        whole, ids = len(ids), ids[:max_tokens]
         allowed = (
             np.ones(len(ids), dtype=bool) if spans is None else _in_spans(coded["offset_mapping"][:max_tokens], spans)
         )
+        if not allowed.any():
+            result.skipped["no token in the given positions, or all of them cut off"] += 1
+            continue
         sequence = prefix + tuple(ids)
+        if window is not None and len(sequence) > window:
+            raise UsageError(
+                f"{len(sequence)} tokens, BOS included, do not fit the model's window of {window}",
+                where=f"--max-tokens, {text.dataset}, line {text.line}",
+                fix=f"Give --max-tokens {window - len(prefix)} or less.",
+            )
+        result.cut += whole > max_tokens
         # With spans only what they cover is perturbed, so BOS is not.
         mask = np.concatenate([np.full(len(prefix), spans is None), allowed])
         noise = Sequence(item=text.item, member=None, n_tokens=len(sequence), slots=None)

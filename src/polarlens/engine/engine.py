@@ -79,16 +79,18 @@ class Engine:
             ]
         nll = torch.stack([s[0] for s in scores]).cpu()
         kl = None if clean is None or clean.logp is None else torch.stack([s[1] for s in scores]).cpu()  # type: ignore[misc]
-        self._check_finite(nll, batch)
+        self._check_finite(nll, "the log-probability", batch)
+        if kl is not None:
+            self._check_finite(kl, "the KL divergence", batch)
         return nll, kl
 
-    def _check_finite(self, nll: Tensor, batch: Batch) -> None:
-        wrong = (~nll.isfinite()).nonzero()
+    def _check_finite(self, values: Tensor, what: str, batch: Batch) -> None:
+        wrong = (~values.isfinite()).nonzero()
         if len(wrong):
             n = int(wrong[0, -1])
             row, token = int(batch.row_of[n]), int(batch.scored[n]) % batch.shape[1]
             raise NumericalError(
-                "the log-probability is not finite",
+                f"{what} is not finite",
                 where=f"{self.lm.name}, item {batch.sequences[row].item}, token {token}",
                 fix="Run in float32, or with a smaller delta.",
             )

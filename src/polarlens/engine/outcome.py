@@ -33,6 +33,7 @@ class Realised:
     first_sum, first_count: sum and number of realised distances at the first perturbed layer.
     max_error: largest |realised / asked - 1| over layers and tokens (sequences under matching `mean`).
     norm_change: largest | |h'|/|h| - 1 | over layers and tokens.
+    saturated: number of layers at which the scale of the plane hit its bound.
     left: (B, T) bool, tokens left at run time (or infeasible and perturbed).
     by_layer: layer -> (sum of realised, sum of asked) over all tokens that took part.
     """
@@ -41,6 +42,7 @@ class Realised:
     first_count: np.ndarray
     max_error: np.ndarray
     norm_change: np.ndarray
+    saturated: np.ndarray
     left: Tensor
     by_layer: dict[int, tuple[float, float]]
 
@@ -48,7 +50,7 @@ class Realised:
     def nothing(cls, shape: tuple[int, int]) -> "Realised":
         """Nothing measured yet."""
         zeros = np.zeros(shape[0])
-        return cls(zeros, zeros, zeros, zeros, torch.zeros(shape, dtype=torch.bool), {})
+        return cls(zeros, zeros, zeros, zeros, zeros, torch.zeros(shape, dtype=torch.bool), {})
 
     def record(self, moved: Displacement, layer: int, *, first: bool, by_sequence: bool) -> None:
         """Add what was measured at one layer.
@@ -62,6 +64,7 @@ class Realised:
         change = torch.where(took, moved.norm_change.cpu().double().abs(), 0.0)
         self.max_error = np.maximum(self.max_error, error.amax(-1).numpy())
         self.norm_change = np.maximum(self.norm_change, change.amax(-1).numpy())
+        self.saturated = self.saturated + moved.saturated.cpu().numpy()
         self.left |= moved.left.cpu()
         self.by_layer[layer] = (float(realised[took].sum()), float(asked[took].sum()))
         if first:

@@ -55,8 +55,15 @@ def score(logits: Tensor, targets: Tensor, clean: Tensor | None = None) -> tuple
         if clean is not None and kl is not None:
             logp = clean[rows]
             gap = logp - logq
-            if gap.min() < -80:  # exp overflows float32
-                logp, gap = logp.double(), gap.double()
+            if not gap.min() >= -80:  # exp overflows float32, or a token is impossible under both and the gap is NaN
+                kl[rows] = _kl_of_extremes(logp.double(), logq.double())
+                continue
             terms = torch.expm1(-gap).add_(gap)
             kl[rows] = terms.mul_(logp.exp()).sum(-1, dtype=torch.float64)
     return nll, kl
+
+
+def _kl_of_extremes(logp: Tensor, logq: Tensor) -> Tensor:
+    """KL in float64 where log-probabilities may be -inf: 0·log 0 = 0, and inf where only the second is impossible."""
+    p = logp.exp()
+    return torch.where(p > 0, p * (logp - logq), 0.0).sum(-1)

@@ -27,7 +27,7 @@ _ATTACHMENTS = {
         about: king queen soldier sailor animal island city castle ship painter
         on: table desk shelf bed""",
     "art": "of: king queen animal castle bridge mountain ship boy girl child sailor village river dancer",
-    "idea": "of: king mayor teacher scientist student doctor judge captain",
+    "thought": "of: king mayor teacher scientist student doctor judge captain",
     "food": """on: table plate shelf
         in: basket box bag bowl kitchen""",
     "vehicle": """near: church station harbor bridge gate house
@@ -41,7 +41,7 @@ _ATTACHMENTS = {
     "plant": """near: house church gate river window
         behind: house school barn church
         in: garden park field""",
-    "song": "about: king queen soldier sailor animal island mountain river",
+    "tune": "about: king queen soldier sailor animal island mountain river",
     "landscape": "near: village city castle forest farm",
     "opening": "of: house church castle school library museum hotel shop hospital cottage barn theater",
 }

@@ -20,7 +20,7 @@ _SUBJECTS = (
     (16, CLASSES["animal"]),
     (6, CLASSES["thing"]),
     (3, CLASSES["vehicle"]),
-    (4, CLASSES["idea"]),
+    (4, CLASSES["thought"]),
     (3, CLASSES["plant"]),
     (3, CLASSES["place"]),
 )

@@ -96,8 +96,9 @@ def _negated(built: Predicate, negation: str) -> Predicate:
     if negation:
         if built.finite.form in NO_CONTRACTION:
             negation = "not"
-        built.negation = Node(negation, "not", "PART", {"Polarity": "Neg"}, "advmod", glued=negation == "n't")
-        if built.negation.glued:
+        joined = negation == "n't" or built.finite.form == "can"
+        built.negation = Node(negation, "not", "PART", {"Polarity": "Neg"}, "advmod", glued=joined)
+        if negation == "n't":
             built.finite.form = CONTRACTED_MODALS.get(built.finite.form, built.finite.form)
     return built
 

@@ -1,21 +1,24 @@
 """Types of sentence with several clauses or a coordination. Each takes a draw and gives the root of a labelled tree."""
 
+from collections.abc import Callable
+
 from polarlens.english import choose, clauses, phrases
 from polarlens.english.choose import Referent
 from polarlens.english.draw import Draw
 from polarlens.english.morphology import listed
 from polarlens.english.nouns import CLASSES, COUNTABLE, Noun
 from polarlens.english.phrases import agreement
-from polarlens.english.predicates import act, be, frame_for, negation, passing_states
-from polarlens.english.simple import found_object, topic
+from polarlens.english.predicates import ALL_PATTERNS, act, be, frame_for, negation, passing_states
+from polarlens.english.simple import object_of, topic
 from polarlens.english.tree import Node
-from polarlens.english.verbs import CLAUSAL, INFINITIVE, STATIVE, Frame, done_to
+from polarlens.english.verbs import CLAUSAL, INFINITIVE, STATIVE, Frame, done_to, said_of
 
 _NOT_WANTED = frozenset(listed("sneeze hesitate disappear cough break complain think dream lose"))
+_BARE_CLAUSE = frozenset(("think", "know", "believe", "say", "hope"))
 _REACTION = listed("smile laugh cry wait hesitate shout disappear relax sing")
 _PERCEPTION = frozenset(listed("see hear meet notice find lose read"))
-_WITH_RELATIVE = tuple(n for n in COUNTABLE if n.kind != "kin" and done_to(n, "transitive"))
-_INFINITIVE_PATTERNS = ("intransitive", "transitive", "prepositional", "ditransitive")
+_DONE_TO = tuple(n for n in COUNTABLE if n.kind != "kin" and len({f.verb for f in done_to(n, "transitive")}) > 1)
+_ACTING = tuple(n for n in COUNTABLE if n.kind != "kin" and said_of(n, *ALL_PATTERNS))
 
 
 def background(tense: str) -> str:
@@ -23,70 +26,59 @@ def background(tense: str) -> str:
     return "past" if tense.startswith("past") or tense in ("could", "would", "might") else "present"
 
 
-def subject_relative_clause(draw: Draw, noun: Noun, number: str, tense: str, used: set[str]) -> Node | None:
-    """A clause in which the noun is the subject: who saw the dog."""
-    about = Referent(noun, number, "it")
+def _subject_relative_clause(draw: Draw, about: Referent, tense: str, used: set[str]) -> Node:
     frame = frame_for(draw, about)
-    if frame is None:
-        return None
-    pronoun = choose.relative(draw, noun, role="nsubj")
-    return act(draw, pronoun, (number, "3"), frame, tense, used, negative=0.05, adverb=0.05, when=0)
+    assert frame is not None
+    pronoun = choose.relative(draw, about.noun, role="nsubj")
+    return act(draw, pronoun, (about.number, "3"), frame, tense, used, negative=0.05, adverb=0.05, when=0)
 
 
-def object_relative_clause(draw: Draw, noun: Noun, tense: str, used: set[str], *, zero: float = 0.2) -> Node | None:
-    """A clause in which the noun is the object: that the dog chased. `zero`: chance of no relative pronoun."""
-    found = found_object(draw, Referent(noun, "Sing", "it"))
-    if found is None:
-        return None
-    frame, agent = found
+def _object_relative_clause(draw: Draw, about: Referent, tense: str, used: set[str]) -> Node:
+    frame, agent = object_of(draw, about.noun)
     used.add(agent.lemma)
-    number = choose.referent(draw, agent, draw.number(0.4)).number
-    subject = choose.definite(draw, agent, number)
+    subject = choose.definite(draw, agent, choose.referent(draw, agent, draw.number(0.4)).number)
     built = clauses.predicate(frame.verb, tense, subject)
-    front = () if draw.chance(zero) else ((choose.relative(draw, noun, role="obj"), "obj"),)
+    front = () if draw.chance(0.2) else ((choose.relative(draw, about.noun, role="obj"), "obj"),)
     return clauses.clause(subject, built, front=front)
 
 
-def _with_relative(draw: Draw, kind: str) -> Node:
-    noun = draw.choice(_WITH_RELATIVE) if draw.chance(0.4) else draw.choice(CLASSES["person"] + CLASSES["animal"])
+def _with_relative(
+    draw: Draw, options: tuple[Noun, ...], relative: Callable[[Draw, Referent, str, set[str]], Node]
+) -> Node:
+    """A noun with a relative clause, as the subject or the object of a sentence."""
+    noun = draw.choice(options) if draw.chance(0.4) else draw.choice(CLASSES["person"] + CLASSES["animal"])
     about = choose.referent(draw, noun, draw.number())
     used = {noun.lemma}
     tense = draw.choice(("past", "past", "present", "present", "will", "present progressive"))
     inner = draw.choice(("past", "past perfect")) if tense == "past" else draw.choice(("past", "present"))
-
-    def relative() -> Node | None:
-        if kind == "subject":
-            return subject_relative_clause(draw, noun, about.number, inner, used)
-        return object_relative_clause(draw, noun, inner, used)
-
     phrase = choose.phrase(draw, noun, about.number, "specified", adjectives=0.1)
-    if draw.chance(0.6):
-        modifier = relative()
-        if modifier:
-            phrase.add(modifier, "acl:relcl")
+    if draw.chance(0.6) or not done_to(noun, "transitive"):
+        modifier = relative(draw, about, inner, used)
+        phrase.add(modifier, "acl:relcl")
         frame = frame_for(draw, about) if draw.chance(0.7) else None
-        if frame is None or (frame.verb in STATIVE and tense == "present progressive"):
+        if frame is None or frame.verb == modifier.lemma or (frame.verb in STATIVE and tense == "present progressive"):
             return be(draw, phrase, about, background(tense))
         return act(draw, phrase, agreement(phrase), frame, tense, used, adverb=0)
-    frame = draw.choice(done_to(noun, "transitive"))
-    agent = choose.other_than(draw, frame.subjects, used)
+    frame, agent = object_of(draw, noun)
+    used.add(agent.lemma)
     subject = choose.phrase(draw, agent, choose.referent(draw, agent, draw.number()).number)
     tense = background(tense) if frame.verb in STATIVE else tense
     head = clauses.clause(subject, clauses.predicate(frame.verb, tense, subject)).add(phrase, "obj")
-    modifier = relative()
-    if modifier:
-        phrase.add(modifier, "acl:relcl")
+    modifier = relative(draw, about, inner, used)
+    while modifier.lemma == frame.verb:
+        modifier = relative(draw, about, inner, used)
+    phrase.add(modifier, "acl:relcl")
     return head
 
 
 def subject_relative(draw: Draw) -> Node:
     """The dog that chased the cats is tired."""
-    return _with_relative(draw, "subject")
+    return _with_relative(draw, _ACTING, _subject_relative_clause)
 
 
 def object_relative(draw: Draw) -> Node:
     """The cat that the dogs chased is tired."""
-    return _with_relative(draw, "object")
+    return _with_relative(draw, _DONE_TO, _object_relative_clause)
 
 
 def embedded(draw: Draw, tense: str, used: set[str]) -> Node:
@@ -106,11 +98,13 @@ def complement(draw: Draw) -> Node:
     noun = draw.choice(CLASSES["people"])
     about = choose.referent(draw, noun, draw.number())
     subject = choose.phrase(draw, noun, about.number)
-    tense = draw.choice(("past", "present"))
-    head = clauses.clause(subject, clauses.predicate(draw.choice(CLAUSAL), tense, subject))
+    tense, verb = draw.choice(("past", "present")), draw.choice(CLAUSAL)
+    head = clauses.clause(subject, clauses.predicate(verb, tense, subject))
     inner = embedded(draw, tense, {noun.lemma})
     first = next(node.form for node, _ in inner.in_order())
-    return head.add(inner if first == "that" or draw.chance(0.25) else clauses.subordinate("that", inner), "ccomp")
+    if first != "that" and not (verb in _BARE_CLAUSE and draw.chance(0.4)):
+        inner = clauses.subordinate("that", inner)
+    return head.add(inner, "ccomp")
 
 
 def infinitive(draw: Draw) -> Node:
@@ -121,15 +115,15 @@ def infinitive(draw: Draw) -> Node:
     used = {noun.lemma}
     verb = draw.choice(INFINITIVE)
     tense = draw.choice(("past", "present"))
-    head = clauses.clause(subject, clauses.predicate(verb, tense, subject, negation=negation(draw)))
+    head = clauses.clause(subject, clauses.predicate(verb, tense, subject, negation=negation(draw, subject)))
     return head.add(to_do(draw, about, used), "xcomp")
 
 
 def to_do(draw: Draw, about: Referent, used: set[str]) -> Node:
     """To and a verb phrase with what the referent can do on purpose."""
-    frame = frame_for(draw, about, *_INFINITIVE_PATTERNS)
+    frame = frame_for(draw, about)
     while frame is None or frame.verb in STATIVE or frame.verb in _NOT_WANTED:
-        frame = frame_for(draw, about, *_INFINITIVE_PATTERNS)
+        frame = frame_for(draw, about)
     head = choose.complements(draw, frame, clauses.infinitive(frame.verb), used)
     return choose.adjuncts(draw, frame, head, "", used, when=0)
 

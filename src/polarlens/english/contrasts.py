@@ -9,8 +9,8 @@ from polarlens.english.choose import Referent
 from polarlens.english.draw import Draw
 from polarlens.english.nouns import CLASSES, COUNTABLE, Noun
 from polarlens.english.phrases import agreement
-from polarlens.english.predicates import frame_for
-from polarlens.english.simple import found_object, reflexive_tense
+from polarlens.english.predicates import frame_for, negation
+from polarlens.english.simple import object_of, reflexive_tense
 from polarlens.english.tree import Node
 from polarlens.english.verbs import PLURAL_OBJECT, PUNCTUAL, REFLEXIVE, STATIVE, Frame, done_to
 
@@ -23,6 +23,7 @@ _NUMBERED = tuple(noun for noun in COUNTABLE if noun.shows_number)
 _SUBJECTS = tuple(n for n in _NUMBERED if n.kind in ("person", "kin", "animal")) * 3 + _NUMBERED
 _REGULAR = tuple(noun for noun in _SUBJECTS if not noun.irregular)
 _IRREGULAR = tuple(noun for noun in _NUMBERED if noun.irregular)
+_DONE_TO = tuple(noun for noun in _SUBJECTS if done_to(noun, "transitive"))
 _ATTACHABLE = tuple(noun for noun in _SUBJECTS if noun.kind in ATTACHMENTS)
 _SEXED = tuple(n for n in _NUMBERED if n.gender) + tuple(n for n in CLASSES["animal"] if n.shows_number)
 
@@ -48,22 +49,24 @@ def _verb_frame(draw: Draw, about: Referent) -> Frame | None:
     return None if frame is None or morphology.past(frame.verb) == frame.verb else frame
 
 
-def _agreeing(draw: Draw, subject: Node, about: Referent, used: set[str], cluster: str = "") -> Contrast:
+def _agreeing(
+    draw: Draw, subject: Node, about: Referent, used: set[str], cluster: str = "", said: str = ""
+) -> Contrast:
     """Finish the clause with a finite verb that shows the subject's number.
 
     The cluster is the main verb, after a form of be with an adjective the noun, unless one is given.
+    said: a verb not to repeat.
     """
     features = agreement(subject)
     style = draw.weighted(((45, "plain"), (25, "be"), (10, "progressive"), (10, "perfect"), (10, "do")))
     frame = None if style == "be" else _verb_frame(draw, about)
-    if frame and frame.verb in PUNCTUAL and style != "perfect" and draw.chance(0.8):
+    if frame and (frame.verb == said or (frame.verb in PUNCTUAL and style != "perfect" and draw.chance(0.8))):
         frame = None
-    negation = draw.choice(("not", "n't", "n't")) if style == "do" or draw.chance(0.15) else ""
+    negative = negation(draw, subject, 1 if style == "do" else 0.15)
     if frame is None:
         tense, lemma = draw.choice(("present", "past")), about.noun.lemma
-        built = clauses.copular(
-            choose.complement_adjective(draw, about.noun, subject), tense, features, negation=negation
-        )
+        complement = choose.complement_adjective(draw, about.noun, subject)
+        built = clauses.copular(complement, tense, features, negation=negative)
         root = clauses.clause(subject, built)
     else:
         lemma = frame.verb
@@ -72,8 +75,8 @@ def _agreeing(draw: Draw, subject: Node, about: Referent, used: set[str], cluste
         else:
             tense = "present perfect" if style == "perfect" else "present"
         if tense == "present" and style != "do":
-            negation = ""
-        built = clauses.predicate(frame.verb, tense, features, negation=negation)
+            negative = ""
+        built = clauses.predicate(frame.verb, tense, features, negation=negative)
         root = choose.complements(draw, frame, clauses.clause(subject, built), used)
         choose.adjuncts(draw, frame, root, tense, used, where=0.3, when=0 if frame.verb in PUNCTUAL else 0.06)
     period = "Past" if tense.startswith("past") else "Pres"
@@ -133,23 +136,21 @@ def across_subject_relative(draw: Draw, number: str, attractor: str) -> Contrast
     else:
         relative.add(phrase, "obj")
     subject.add(relative, "acl:relcl")
-    return _agreeing(draw, subject, Referent(noun, number, "it"), used)
+    return _agreeing(draw, subject, Referent(noun, number, "it"), used, said=frame.verb)
 
 
 def across_object_relative(draw: Draw, number: str, attractor: str) -> Contrast:
     """The boys that the teacher helped are/is tired."""
-    while True:
-        noun = draw.choice(_SUBJECTS)
-        found = found_object(draw, Referent(noun, number, "it"))
-        if found and found[1].shows_number:
-            break
-    frame, agent = found
+    noun = draw.choice(_DONE_TO)
+    frame, agent = object_of(draw, noun)
+    while not agent.shows_number:
+        frame, agent = object_of(draw, noun)
     subject = _subject(draw, noun, number)
     phrase = choose.phrase(draw, agent, attractor, "definite", adjectives=0.1)
     built = clauses.predicate(frame.verb, draw.choice(("past", "past", "present", "past perfect")), phrase)
     front = ((choose.relative(draw, noun, role="obj"), "obj"),)
     subject.add(clauses.clause(phrase, built, front=front), "acl:relcl")
-    return _agreeing(draw, subject, Referent(noun, number, "it"), {noun.lemma, agent.lemma})
+    return _agreeing(draw, subject, Referent(noun, number, "it"), {noun.lemma, agent.lemma}, said=frame.verb)
 
 
 def determiner_noun(draw: Draw, number: str, _: str) -> Contrast:

@@ -11,7 +11,7 @@ from polarlens.english.morphology import listed
 from polarlens.english.nouns import CLASSES, NAMES, Noun, nouns
 from polarlens.english.phrases import agreement
 from polarlens.english.predicates import act, frame_for
-from polarlens.english.simple import PROFESSIONS, found_object
+from polarlens.english.simple import PROFESSIONS, object_of
 from polarlens.english.tree import Node
 from polarlens.english.verbs import done_to
 
@@ -38,6 +38,9 @@ def _hero(draw: Draw, number: str | None = None) -> tuple[Referent, Node]:
 def _deed(draw: Draw, subject: Node, who: Referent, tense: str, used: set[str], *patterns: str) -> Node:
     """What someone did: an action, not a state."""
     frame = compound.deliberate(draw, who, *patterns)
+    while frame.verb in used:
+        frame = compound.deliberate(draw, who, *patterns)
+    used.add(frame.verb)
     return act(draw, subject, agreement(subject), frame, tense, used, negative=0, adverb=0, where=0.7, when=0)
 
 
@@ -204,7 +207,7 @@ def opinions(draw: Draw) -> list[Node]:
     """Peter thinks that the soup is cold. His mother says that it is delicious."""
     name = draw.choice(NAMES)
     who = choose.referent(draw, name, "Sing")
-    noun = draw.choice(nouns("food dish document art building vehicle song instrument"))
+    noun = draw.choice(nouns("food dish document art building vehicle tune instrument"))
     it = choose.referent(draw, noun, draw.number(0.35))
     kin = draw.choice(_RELATIVES)
     tense = draw.choice(("past", "present"))
@@ -230,9 +233,7 @@ def accident(draw: Draw) -> list[Node]:
     """The cup that the waiter broke was expensive. He didn't see it. Later, he bought another cup."""
     noun = draw.choice(tuple(n for n in CLASSES["thing"] + CLASSES["vehicle"] if done_to(n, "transitive")))
     it = choose.referent(draw, noun, "Sing")
-    found = found_object(draw, it)
-    assert found is not None
-    frame, agent = found
+    frame, agent = object_of(draw, noun)
     who = choose.referent(draw, agent, "Sing")
     subject = choose.definite(draw, agent)
     head = clauses.clause(subject, clauses.predicate(frame.verb, "past", subject))

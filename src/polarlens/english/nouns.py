@@ -27,7 +27,7 @@ _COUNTABLE = {
     "document": """book letter story poem report newspaper map diary article message novel magazine essay
         postcard thesis/theses""",
     "art": "painting picture portrait statue photograph",
-    "idea": """idea plan secret question rumor decision lesson joke speech theory mistake crisis/crises
+    "thought": """idea plan secret question rumor decision lesson joke speech theory mistake crisis/crises
         hypothesis/hypotheses""",
     "food": """apple cake pie sandwich egg potato tomato carrot cookie pear peach sausage banana onion cherry
         loaf/loaves""",
@@ -37,7 +37,7 @@ _COUNTABLE = {
         cottage barn theater bridge""",
     "area": "garden park forest village city town market field valley island beach square farm harbor oasis/oases",
     "plant": "tree flower rose bush leaf/leaves cactus/cacti tulip daisy",
-    "song": "song melody",
+    "tune": "song melody",
     "part": "roof kitchen",
     "landscape": "mountain river lake hill cloud star",
     "opening": "door window gate",
@@ -103,7 +103,7 @@ CLASSES["place"] = CLASSES["building"] + CLASSES["area"]
 
 
 def nouns(description: str) -> tuple[Noun, ...]:
-    """Nouns named by a description: class names, lemmas, and `-lemma` or `-class` to leave some out."""
+    """Nouns named by a description: class names, lemmas (never the same word), and `-` before those to leave out."""
     chosen: list[Noun] = []
     for word in description.split():
         name = word.removeprefix("-")

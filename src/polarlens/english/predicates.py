@@ -16,8 +16,10 @@ def frame_for(draw: Draw, about: Referent, *patterns: str) -> Frame | None:
     return draw.choice(draw.choice(available)) if available else None
 
 
-def negation(draw: Draw, chance: float = 0.1) -> str:
-    """Not, n't or, mostly, nothing."""
+def negation(draw: Draw, subject: Node | None, chance: float = 0.1) -> str:
+    """Not, n't or, mostly, nothing; never after `every`, where it would be ambiguous."""
+    if subject and any(child.form == "every" for child in subject.before):
+        return ""
     return draw.choice(("not", "n't", "n't")) if draw.chance(chance) else ""
 
 
@@ -35,8 +37,9 @@ def act(
     when: float = 0.12,
 ) -> Node:
     """A clause with the frame's verb, its objects, and adjuncts by chance; no subject: a verb phrase to conjoin."""
-    built = clauses.predicate(frame.verb, tense, agreeing, negation=negation(draw, negative))
-    frequency = tense in ("present", "past") and not built.negation and draw.chance(adverb)
+    built = clauses.predicate(frame.verb, tense, agreeing, negation=negation(draw, subject, negative))
+    habitual = tense in ("present", "past") and not built.negation and frame.verb != "grow"
+    frequency = habitual and draw.chance(adverb)
     often = phrases.adverb(draw.choice(FREQUENCY)) if frequency else None
     head = clauses.clause(subject, built, adverb=often)
     choose.complements(draw, frame, head, used)
@@ -49,7 +52,7 @@ def be(draw: Draw, subject: Node, about: Referent, tense: str, *, negative: floa
         complement = phrases.adjective_phrase(draw.choice(passing_states(about)))
     else:
         complement = choose.complement_adjective(draw, about.noun, subject)
-    built = clauses.copular(complement, tense, subject, negation=negation(draw, negative))
+    built = clauses.copular(complement, tense, subject, negation=negation(draw, subject, negative))
     return clauses.clause(subject, built)
 
 

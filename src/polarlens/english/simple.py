@@ -110,7 +110,7 @@ def nominal(draw: Draw) -> Node:
     what = draw.choice(PROFESSIONS)
     extra = choose.adjective(draw, what) if draw.chance(0.3) else ()
     complement = phrases.noun_phrase(what, about.number, "" if about.number == "Plur" else "a", extra)
-    built = clauses.copular(complement, draw.choice(("present", "past")), subject, negation=negation(draw))
+    built = clauses.copular(complement, draw.choice(("present", "past")), subject, negation=negation(draw, subject))
     return clauses.clause(subject, built)
 
 
@@ -120,7 +120,7 @@ def located(draw: Draw) -> Node:
     about = choose.referent(draw, noun, draw.number())
     subject = choose.definite(draw, noun, about.number)
     where = _location(draw, noun, {noun.lemma})
-    built = clauses.copular(where, draw.choice(("present", "past")), subject, negation=negation(draw))
+    built = clauses.copular(where, draw.choice(("present", "past")), subject, negation=negation(draw, subject))
     return clauses.clause(subject, built)
 
 
@@ -144,10 +144,11 @@ def linking(draw: Draw) -> Node:
     subject, about, _ = topic(draw, role="definite")
     verb = draw.choice(LINKING if about.noun.human or about.noun.kind == "animal" else LINKING[:3])
     if verb in ("become", "remain"):
-        complement = phrases.adjective_phrase(draw.choice(passing_states(about)))
+        states = [state for state in passing_states(about) if state not in words.NOT_WITH_SEEM]
+        complement = phrases.adjective_phrase(draw.choice(states))
     else:
         complement = choose.complement_adjective(draw, about.noun, subject, linking=True)
-    built = clauses.predicate(verb, draw.choice(("present", "past")), subject, negation=negation(draw))
+    built = clauses.predicate(verb, draw.choice(("present", "past")), subject, negation=negation(draw, subject))
     return clauses.clause(subject, built).add(complement, "xcomp")
 
 
@@ -159,7 +160,7 @@ def passive(draw: Draw) -> Node:
     subject = choose.phrase(draw, noun, about.number)
     tense = draw.choice(("past", "past", "past", "present perfect", "will", "must", "should"))
     agent = _agent(draw, frame, {noun.lemma}) if draw.chance(0.5) else None
-    built = clauses.predicate(frame.verb, tense, subject, negation=negation(draw), passive=True)
+    built = clauses.predicate(frame.verb, tense, subject, negation=negation(draw, subject), passive=True)
     head = clauses.passive_clause(subject, built, agent)
     return choose.with_time(draw, head, tense) if draw.chance(0.2) else head
 
@@ -188,7 +189,7 @@ def reflexive(draw: Draw) -> Node:
     subject = choose.phrase(draw, noun, about.number)
     verb = draw.choice(REFLEXIVE["human" if noun.human else "animal"])
     tense = reflexive_tense(draw, verb)
-    head = clauses.clause(subject, clauses.predicate(verb, tense, subject, negation=negation(draw)))
+    head = clauses.clause(subject, clauses.predicate(verb, tense, subject, negation=negation(draw, subject)))
     return head.add(about.mention("Reflex"), "obj")
 
 
@@ -215,16 +216,18 @@ def yes_no(draw: Draw) -> Node:
 
 def wh_question(draw: Draw) -> Node:
     """What did the girl buy? Where do the farmers work? Who opened the door?"""
-    word = draw.choice(("what", "who", "whom", "where", "why", "when"))
+    word = draw.choice(("what", "what", "who", "where", "why", "when"))
     if word == "who":
         return _who(draw)
-    if word in ("what", "whom"):
-        return _what(draw, word)
+    if word == "what":
+        return _what(draw)
     subject, about, used = topic(draw, "intransitive" if word == "where" else "", pronouns=0.2, role="definite")
     frame = frame_for(draw, about, "intransitive") if word == "where" else frame_for(draw, about)
     tense = draw.choice(("past", "present")) if word != "when" else "past"
     if frame is None or frame.verb in STATIVE or (word == "where" and frame.adjunct == "none"):
-        built = clauses.copular(choose.complement_adjective(draw, about.noun, subject), tense, subject)
+        while not (about.noun.human or about.noun.kind == "animal"):
+            subject, about, used = topic(draw, pronouns=0.2, role="definite")
+        built = clauses.copular(phrases.adjective_phrase(draw.choice(passing_states(about))), tense, subject)
         return clauses.clause(subject, built, front=((clauses.question_word("why"), "advmod"),), inverted=True)
     front = ((clauses.question_word(word), "advmod"),)
     head = clauses.clause(subject, clauses.question(frame.verb, tense, subject), front=front, inverted=True)
@@ -239,7 +242,7 @@ def _who(draw: Draw) -> Node:
     return choose.complements(draw, frame, head, set())
 
 
-def _what(draw: Draw, word: str) -> Node:
+def _what(draw: Draw) -> Node:
     subject, about, _ = topic(draw, "transitive", pronouns=0.2, role="definite")
     frame = frame_for(draw, about, "transitive")
     assert frame is not None
@@ -249,10 +252,7 @@ def _what(draw: Draw, word: str) -> Node:
     return clauses.clause(subject, clauses.question(frame.verb, tense, subject), front=front, inverted=True)
 
 
-def found_object(draw: Draw, about: Referent) -> tuple[Frame, Noun] | None:
-    """A transitive frame in which the referent is the object, and a noun for the subject."""
-    frames = done_to(about.noun, "transitive")
-    if not frames:
-        return None
-    frame = draw.choice(frames)
-    return frame, choose.other_than(draw, frame.subjects, {about.noun.lemma})
+def object_of(draw: Draw, noun: Noun) -> tuple[Frame, Noun]:
+    """A transitive frame in which the noun is the object, and a noun for the subject."""
+    frame = draw.choice(done_to(noun, "transitive"))
+    return frame, choose.other_than(draw, frame.subjects, {noun.lemma})

@@ -15,7 +15,9 @@ from polarlens.english.nouns import Noun, nouns
 _INTRANSITIVE = """
 work study | people | | place
 wait rest relax | people | | place
-sleep | people animal -hen -snake -frog -bird | | place
+wait rest | dog cat horse lion tiger camel ox | | wild
+sleep | people | | place
+sleep | animal -hen -snake -frog -bird | | wild
 sing dance laugh | people | | place
 sing | parrot | | none
 cry smile cough sneeze hesitate complain whisper shout | people | | none
@@ -40,8 +42,10 @@ stop | car truck bus bicycle wagon carriage taxi clock | | none
 burn | candle lamp lantern house barn cottage letter | | none
 matter | idea question plan decision lesson mistake secret theory | | none
 fail | plan idea theory joke | | none
-play | child boy girl puppy kitten monkey cat | | place
-hide | child thief mouse rabbit cat fox squirrel snake | | place
+play | child boy girl | | place
+play | puppy kitten monkey cat | | wild
+hide | child thief | | place
+hide | mouse rabbit cat fox squirrel snake | | wild
 fly | eagle owl parrot goose kite | | none
 stand | building furniture statue tree -table -bridge -beach -factory -station -palace | | !beside
 """
@@ -111,12 +115,12 @@ bite | dog snake monkey puppy rabbit parrot | person | none
 frighten | animal | child person | none
 frighten | lion tiger wolf eagle snake | animal | none
 protect | dog goose | child kitten puppy lamb sheep | none
-explain | people | idea thesis | none
-discuss | people | idea book novel article report painting | none
-understand | people | idea poem map | none
+explain | people | thought thesis | none
+discuss | people | thought book novel article report painting | none
+understand | people | thought poem map | none
 accept reject | people | plan idea theory decision hypothesis | none
-mention | people | idea people book | none
-surprise please annoy worry confuse | idea letter report article message | person kin | none
+mention | people | thought people book | none
+surprise please annoy worry confuse | thought letter report article message | person kin | none
 impress delight | art poem novel palace castle garden | person kin | none
 amuse bore | joke story speech novel magazine | person kin | none
 disappoint | crisis decision plan mistake report | person kin | none
@@ -148,7 +152,7 @@ speak+to | people | people | none
 write+to | people | people | none
 smile+at | people | people | none
 laugh+at | people | joke clown mistake | none
-think+about | people | idea people | none
+think+about | people | thought people | none
 dream+about | people | people island city horse | none
 care+for | people | people animal -wolf -lion -tiger -snake | none
 depend+on | people | people | none
@@ -196,8 +200,8 @@ quietly | sing talk wait work sleep rest read pray enter close whisper
 loudly | sing laugh complain shout cough sneeze
 happily | sing dance play smile eat
 patiently | wait work listen explain
-well | sing dance swim cook play
-badly | sing dance swim cook play
+well | sing dance swim cook
+badly | sing dance swim cook
 deeply | sleep
 brightly | shine burn
 suddenly | disappear stop arrive laugh

@@ -1,6 +1,7 @@
 """Digests that identify what was measured: of a model's weights and of its tokenizer."""
 
 import hashlib
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,16 @@ def state_of(hf: PreTrainedModel) -> Mapping[str, Tensor]:
         offloaded: Mapping[str, Tensor] = get_state_dict_offloaded_model(hf)
         return offloaded
     return hf.state_dict()
+
+
+# Where a configuration says how it was read or stored rather than what the model computes.
+_INCIDENTAL = {"_name_or_path", "transformers_version", "architectures", "dtype", "quantization_config", "use_cache"}
+
+
+def config_digest(hf: PreTrainedModel) -> str:
+    """SHA-256 (hex) of the configuration: what the weights alone do not say (positions, eps, soft-caps, multipliers)."""
+    settings = {name: value for name, value in hf.config.to_dict().items() if name not in _INCIDENTAL}
+    return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def weights_digest(hf: PreTrainedModel) -> str:

@@ -88,6 +88,11 @@ class LanguageModel:
         return digest.weights_digest(self.hf)
 
     @cached_property
+    def config_digest(self) -> str:
+        """SHA-256 (hex) of the configuration values that decide what the model computes."""
+        return digest.config_digest(self.hf)
+
+    @cached_property
     def tokenizer_digest(self) -> str | None:
         """SHA-256 (hex) of the tokenizer, or None without one."""
         return digest.tokenizer_digest(self.tokenizer)

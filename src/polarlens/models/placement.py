@@ -1,6 +1,5 @@
 """Devices and dtypes by name, and putting a model where it is wanted."""
 
-
 import torch
 from transformers import PreTrainedModel
 

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import shutil
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,6 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from polarlens.errors import UsageError
+from polarlens.protocol.plan import Wanted
+
+OWN_NAMES = ("manifest.json", "summary.json", "report.html", "rows", "figures")
+MANIFEST_KEYS = {"schema", "model", "configuration", "settings", "policies", "data", "wanted", "failed_units"}
 
 
 @contextmanager
@@ -45,19 +50,29 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """The manifest of an existing run, None in a new folder. Raises UsageError when it is not one of ours."""
+    """The manifest of an existing run, None in a folder without one.
+
+    Raises UsageError when it is not one of ours, and when a folder without a manifest holds files of our names.
+    """
     path = folder / "manifest.json"
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(manifest, dict) or "settings" not in manifest:
+        if not isinstance(manifest, dict) or not manifest.keys() >= MANIFEST_KEYS:
             raise ValueError
     except FileNotFoundError:
+        foreign = [name for name in OWN_NAMES if (folder / name).exists()]
+        if foreign:
+            raise UsageError(
+                f"the folder holds {', '.join(foreign)} but no manifest of a run",
+                where=str(folder),
+                fix="Choose another folder with --out: nothing of yours is replaced.",
+            ) from None
         return None
     except (OSError, ValueError) as error:
         raise UsageError(
-            "this is not the manifest of a run",
+            "this is not the manifest of a run of this version",
             where=str(path),
-            fix="Choose another folder with --out, or --overwrite.",
+            fix="Choose another folder with --out.",
         ) from error
     return manifest
 
@@ -89,3 +104,34 @@ def check_settings(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any])
             where=str(folder),
             fix="Choose another folder with --out, or --overwrite to discard what is there.",
         )
+
+
+def discard(folder: Path) -> None:
+    """Remove what a run wrote, and nothing else. Raises UsageError when the folder is not a run's."""
+    if read_manifest(folder) is None:
+        return
+    for name in OWN_NAMES:
+        path = folder / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def check_items(folder: Path, old: Wanted, new: Wanted) -> bool:
+    """Whether the items asked for now are only some of those that the folder is about.
+
+    Raises UsageError when other items take the place of some, and when some only would get new conditions: the rows
+    would then be about more than the manifest says.
+    """
+    before, now = set(old.items), set(new.items)
+    if now >= before:
+        return False
+    if now < before and new.conditions <= old.conditions and set(new.layers) <= set(old.layers):
+        return True
+    kept = len(before & now)
+    raise UsageError(
+        f"the folder is about {len(before)} items of the task {new.task}, and this command reads {kept} of them",
+        where=str(folder),
+        fix="Give the same data, or more of it; or choose another folder with --out, or --overwrite.",
+    )

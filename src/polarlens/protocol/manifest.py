@@ -14,32 +14,33 @@ from polarlens.protocol.presets import policies_as_data
 from polarlens.protocol.profile import state_profile
 from polarlens.protocol.site import site_medians
 from polarlens.protocol.summarise import unigram_nll
+from polarlens.protocol.tasks import TaskData
 
 
 def build_manifest(prepared: Prepared, settings: dict[str, Any], old: dict[str, Any] | None) -> dict[str, Any]:
-    """The manifest as it stands before the units are done; `old` is that of the run which is extended."""
+    """The manifest as it stands before the units are done; `old` is that of the run which is extended.
+
+    What is said about a task of the earlier run that is not asked for now, or of which only some items are, stays: the
+    manifest describes all rows of the folder.
+    """
     config, lm = prepared.config, prepared.lm
     now = datetime.now(UTC).isoformat(timespec="seconds")
     earlier = old or {"started": now, "wall_seconds": 0.0, "peak_memory_bytes": 0}
-    profiled = prepared.tasks[0]
-    medians = earlier.get("site_medians") or {}
-    if config.delta_mode == "site" and not medians:
-        layers = {layer for group in prepared.groups for layer in group}
-        medians = {
-            task.task: {
-                str(layer): median
-                for layer, median in site_medians(
-                    lm, task.encoding.items, layers, has_bos=task.has_bos, batch_tokens=prepared.batch_tokens
-                ).items()
-            }
-            for task in prepared.tasks
-        }
+    wanted: dict[str, Any] = dict(earlier.get("wanted", {}))
+    new = []
+    for one in prepared.wanted:
+        before = wanted.get(one.task)
+        if before is None or len(one.items) >= len(before["items"]):
+            wanted[one.task] = one.document
+            new.append(next(task for task in prepared.tasks if task.task == one.task))
+    unigram = unigram_nll(new, len(lm.tokenizer))
     return {
         "schema": 1,
         "model": {
             "name": lm.name, "family": lm.hf.config.model_type, "norm_kind": lm.norm_kind, "n_params": lm.n_params,
-            "n_layers": lm.n_layers, "width": lm.width, "window": lm.window, "dtype": config.dtype,
-            "weights_sha256": lm.weights_digest, "source": dataclasses.asdict(lm.source),
+            "n_layers": lm.n_layers, "width": lm.width, "window": lm.window, "dtype": settings["dtype"],
+            "weights_sha256": lm.weights_digest, "config_sha256": lm.config_digest,
+            "source": dataclasses.asdict(lm.source),
         },
         "tokenizer": {
             "sha256": lm.tokenizer_digest, "size": len(lm.tokenizer), "bos": dataclasses.asdict(prepared.bos),
@@ -49,24 +50,13 @@ def build_manifest(prepared: Prepared, settings: dict[str, Any], old: dict[str, 
         "settings": settings,
         "policies": policies_as_data(config.preset),
         "seeds": list(range(config.seeds)),
-        "deltas": {task: list(deltas) for task, deltas in prepared.deltas.items()},
-        "site_medians": medians,
-        "data": {
-            task.task: {
-                "sources": list(task.sources), "items": len(task.encoding.items),
-                "skipped": dict(task.encoding.skipped), "share_cut": task.encoding.share_cut,
-                "items_sha256": digest(sorted(task.by_key)),
-            }
-            for task in prepared.tasks
-        },
-        "unigram_nll": unigram_nll(prepared.tasks, len(lm.tokenizer)),
-        "state_profile": {
-            "task": profiled.task,
-            "blocks": state_profile(
-                lm, profiled.encoding.items, has_bos=profiled.has_bos, batch_tokens=prepared.batch_tokens
-            ),
-        },
-        "skipped": _skipped(prepared),
+        "deltas": earlier.get("deltas", {}) | {task: list(deltas) for task, deltas in prepared.deltas.items()},
+        "site_medians": earlier.get("site_medians") or _site_medians(prepared),
+        "data": earlier.get("data", {}) | {task.task: _data(task) for task in new},
+        "wanted": wanted,
+        "unigram_nll": earlier.get("unigram_nll") if unigram is None else unigram,
+        "state_profile": earlier.get("state_profile") or _profile(prepared),
+        "skipped": _skipped(prepared, set(wanted)),
         "versions": versions(),
         "hardware": hardware(lm.device),
         "started": earlier["started"],
@@ -77,14 +67,44 @@ def build_manifest(prepared: Prepared, settings: dict[str, Any], old: dict[str, 
     }  # fmt: skip
 
 
-def _skipped(prepared: Prepared) -> list[dict[str, str]]:
-    """What the defaults would have run and this run does not."""
+def _data(task: TaskData) -> dict[str, Any]:
+    encoding = task.encoding
+    return {
+        "sources": list(task.sources),
+        "items": len(encoding.items),
+        "skipped": dict(encoding.skipped),
+        "share_cut": encoding.share_cut,
+        "items_sha256": digest(sorted(task.by_key)),
+    }
+
+
+def _site_medians(prepared: Prepared) -> dict[str, dict[str, float]]:
+    """Task -> layer -> median norm, only in the mode that needs it. Layers are text, as JSON has it."""
+    if prepared.config.delta_mode != "site":
+        return {}
+    layers = {layer for group in prepared.groups for layer in group}
+    found = {
+        task.task: site_medians(
+            prepared.lm, task.encoding.items, layers, has_bos=task.has_bos, batch_tokens=prepared.batch_tokens
+        )
+        for task in prepared.tasks
+    }
+    return {task: {str(layer): median for layer, median in medians.items()} for task, medians in found.items()}
+
+
+def _profile(prepared: Prepared) -> dict[str, Any]:
+    task = prepared.tasks[0]
+    blocks = state_profile(prepared.lm, task.encoding.items, has_bos=task.has_bos, batch_tokens=prepared.batch_tokens)
+    return {"task": task.task, "blocks": blocks}
+
+
+def _skipped(prepared: Prepared, present: set[str]) -> list[dict[str, str]]:
+    """What the defaults would have run and the folder does not hold."""
     skipped = [
         {"experiment": name, "what": name, "why": "not in this version"}
         for name in prepared.config.experiments or ()
         if name not in BUILT_EXPERIMENTS
     ]
-    present = {task.task for task in prepared.tasks}
     for task, option in (("loss", "--text"), ("pairs", "--pairs")):
         if task not in present:
             skipped.append({"experiment": "sweep", "what": f"task {task}", "why": f"{option} was not given"})

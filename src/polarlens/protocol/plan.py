@@ -9,9 +9,7 @@ from dataclasses import astuple, dataclass
 from functools import cached_property
 from typing import Any
 
-from polarlens.engine.batching import by_length
 from polarlens.engine.conditions import Condition
-from polarlens.engine.encoding import Encoded
 from polarlens.perturbation.policy import ARMS, Policy
 from polarlens.protocol.config import Task
 
@@ -114,12 +112,11 @@ def done_work(documents: Iterable[Mapping[str, Any]]) -> Done:
 
 
 def missing_units(
-    experiment: str, task: Task, layers: tuple[int, ...], items: Many[Encoded], wanted: Work, done: Done
+    experiment: str, task: Task, layers: tuple[int, ...], items: Many[ItemKey], wanted: Work, done: Done
 ) -> list[Unit]:
-    """Units for what is not done yet: items with the same missing work share units, longest items first."""
+    """Units for what is not done yet: items with the same missing work share units, in the order given."""
     groups: dict[Work, list[ItemKey]] = defaultdict(list)
-    for encoded in by_length(items):
-        key = (encoded.item.dataset, encoded.item.item)
+    for key in items:
         missing = wanted - done.get((experiment, task, layers, key), NOTHING)
         if missing:
             groups[missing].append(key)
@@ -128,3 +125,49 @@ def missing_units(
         for work, keys in groups.items()
         for start in range(0, len(keys), BLOCK)
     ]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """All that a run asked of one task: every condition on every item, at each set of layers.
+
+    items: longest first, so that the items of a unit are of similar length.
+    """
+
+    experiment: str
+    task: Task
+    layers: tuple[tuple[int, ...], ...]
+    items: tuple[ItemKey, ...]
+    conditions: frozenset[Condition]
+
+    def missing(self, done: Done) -> list[Unit]:
+        """Units for what is not done yet; the clean pass belongs to the first set of layers."""
+        return [
+            unit
+            for n, layers in enumerate(self.layers)
+            for unit in missing_units(
+                self.experiment, self.task, layers, self.items, Work(n == 0, True, self.conditions), done
+            )
+        ]
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """Plain data, for the manifest."""
+        return {
+            "experiment": self.experiment,
+            "task": self.task,
+            "layers": [list(group) for group in self.layers],
+            "items": [list(key) for key in self.items],
+            "conditions": sorted((list(astuple(c)) for c in self.conditions), key=json.dumps),
+        }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> "Wanted":
+        """The inverse of `document`."""
+        return cls(
+            document["experiment"],
+            document["task"],
+            tuple(map(tuple, document["layers"])),
+            tuple((dataset, item) for dataset, item in document["items"]),
+            frozenset(Condition(*values) for values in document["conditions"]),
+        )

@@ -5,10 +5,12 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from polarlens.engine.batching import by_length
 from polarlens.errors import ModelError
 from polarlens.protocol.config import RunConfig, grid
 from polarlens.protocol.layers import format_layers, parse_layers
-from polarlens.protocol.presets import policies_as_data
+from polarlens.protocol.plan import Wanted, conditions
+from polarlens.protocol.presets import POLICIES, policies_as_data
 from polarlens.protocol.tasks import Read, TaskData, encode_data
 
 if TYPE_CHECKING:
@@ -36,6 +38,26 @@ class Prepared:
         return self.config.batch_tokens or BATCH_TOKENS
 
     @property
+    def wanted(self) -> list[Wanted]:
+        """All that is asked, task by task."""
+        config = self.config
+        return [
+            Wanted(
+                "sweep",
+                task.task,
+                self.groups,
+                tuple((e.item.dataset, e.item.item) for e in by_length(task.encoding.items)),
+                conditions(
+                    POLICIES[config.preset][task.task],
+                    config.positions or ("all",),
+                    grid(config, task.task),
+                    range(config.seeds),
+                ),
+            )
+            for task in self.tasks
+        ]
+
+    @property
     def deltas(self) -> dict[str, tuple[float, ...]]:
         """The displacements asked, by task."""
         return {task.task: grid(self.config, task.task) for task in self.tasks}
@@ -60,7 +82,8 @@ def settings_of(prepared: Prepared) -> dict[str, Any]:
         "numerics": NUMERICS,
         "model_weights": lm.weights_digest,
         "tokenizer": lm.tokenizer_digest,
-        "dtype": config.dtype,
+        "model_config": lm.config_digest,
+        "dtype": str(lm.dtype).removeprefix("torch."),
         "attention": lm.hf.config._attn_implementation,
         "bos": prepared.bos.id,
         "layers": config.layers if config.layers == "each" else format_layers(prepared.groups[0]),

@@ -1,6 +1,6 @@
 """From a configuration to a finished folder: plan, work through the units, summarise, report."""
 
-import shutil
+import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from polarlens.engine.conditions import Protocol
 from polarlens.engine.engine import Engine
 from polarlens.errors import NumericalError, UsageError
-from polarlens.protocol.config import RunConfig, grid, resolved
+from polarlens.protocol.config import RunConfig, resolved
 from polarlens.protocol.environment import peak_memory_bytes
 from polarlens.protocol.estimate import Estimate, estimate, work_tokens
-from polarlens.protocol.folder import check_settings, locked, read_manifest
+from polarlens.protocol.folder import check_items, check_settings, discard, locked, read_manifest
 from polarlens.protocol.manifest import build_manifest
-from polarlens.protocol.plan import Unit, Work, conditions, done_work, missing_units
+from polarlens.protocol.plan import Unit, Wanted, done_work
 from polarlens.protocol.prepared import Prepared, prepare, settings_of
 from polarlens.protocol.presets import POLICIES
 from polarlens.protocol.progress import say, tracked
@@ -22,7 +22,7 @@ from polarlens.protocol.result import Run
 from polarlens.protocol.summarise import rebuild
 from polarlens.protocol.sweep import Labels, sweep_rows
 from polarlens.protocol.tasks import read_data
-from polarlens.rows.store import scan, write_json, write_part
+from polarlens.rows.store import damaged_parts, scan, write_json, write_part
 
 if TYPE_CHECKING:
     from polarlens.models import LanguageModel
@@ -53,40 +53,34 @@ def execute(config: RunConfig, *, model: "LanguageModel | None" = None) -> Run |
     prepared = prepare(config, model, read)
     assert config.out is not None
     settings = settings_of(prepared)
-    earlier = _earlier(config, settings)
+    earlier = _earlier(prepared, settings)
     if config.dry_run:
         return _planned(prepared, _units(prepared, config.out if earlier else None))
     with locked(config.out):
         if config.overwrite:
-            _discard(config.out)
+            discard(config.out)
         # Read again: another process may have worked here before the folder was ours.
-        return _work(prepared, settings, _earlier(config, settings))
+        return _work(prepared, settings, _earlier(prepared, settings))
 
 
-def _earlier(config: RunConfig, settings: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The manifest of the run to extend, None for a new one. Raises UsageError when settings differ."""
-    assert config.out is not None
-    manifest = None if config.overwrite else read_manifest(config.out)
-    if manifest is not None:
-        check_settings(config.out, manifest["settings"], settings)
+def _earlier(prepared: Prepared, settings: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The manifest of the run to extend, None for a new one. Raises UsageError when settings or items differ."""
+    folder = prepared.config.out
+    assert folder is not None
+    manifest = read_manifest(folder)
+    if manifest is None or prepared.config.overwrite:
+        return None
+    check_settings(folder, manifest["settings"], settings)
+    for wanted in prepared.wanted:
+        if wanted.task in manifest["wanted"]:
+            check_items(folder, Wanted.from_document(manifest["wanted"][wanted.task]), wanted)
     return manifest
 
 
 def _units(prepared: Prepared, folder: Path | None) -> list[Unit]:
     """The units that the folder (None: a new one) does not hold yet."""
     done = done_work(part.unit for part in scan(folder, "sweep")[0]) if folder else {}
-    config, units = prepared.config, []
-    for task in prepared.tasks:
-        wanted = conditions(
-            POLICIES[config.preset][task.task],
-            config.positions or ("all",),
-            grid(config, task.task),
-            range(config.seeds),
-        )
-        for n, layers in enumerate(prepared.groups):
-            work = Work(clean=n == 0, control=True, conditions=wanted)
-            units += missing_units("sweep", task.task, layers, task.encoding.items, work, done)
-    return units
+    return [unit for wanted in prepared.wanted for unit in wanted.missing(done)]
 
 
 def _planned(prepared: Prepared, units: list[Unit]) -> Estimate:
@@ -96,16 +90,8 @@ def _planned(prepared: Prepared, units: list[Unit]) -> Estimate:
     return plan
 
 
-def _discard(folder: Path) -> None:
-    """Remove what a run wrote, and nothing else."""
-    for name in ("rows", "figures"):
-        shutil.rmtree(folder / name, ignore_errors=True)
-    for name in ("manifest.json", "summary.json", "report.html"):
-        (folder / name).unlink(missing_ok=True)
-
-
 def _set_damaged_aside(folder: Path, *, quiet: bool) -> None:
-    for path in scan(folder, "sweep")[1]:
+    for path in damaged_parts(folder, "sweep"):
         path.rename(path.with_suffix(".damaged"))
         say(f"{path}: damaged, set aside and redone", quiet=quiet)
 
@@ -118,8 +104,8 @@ def _work(prepared: Prepared, settings: dict[str, Any], old: dict[str, Any] | No
     units = _units(prepared, folder)
     _planned(prepared, units)
     manifest = build_manifest(prepared, settings, old)
-    manifest["units"] = sorted({*_unfinished(old, folder), *(unit.key(settings) for unit in units)})
     write_json(folder / "manifest.json", manifest)
+    _mark_unfinished(folder, len(units))
     failed = _run_units(prepared, units, settings, manifest)
     manifest["wall_seconds"] = round(manifest["wall_seconds"] + time.monotonic() - started, 3)
     manifest["peak_memory_bytes"] = max(manifest["peak_memory_bytes"], peak_memory_bytes())
@@ -129,10 +115,12 @@ def _work(prepared: Prepared, settings: dict[str, Any], old: dict[str, Any] | No
     return Run(folder, summary, manifest, tuple(failed.values()))
 
 
-def _unfinished(manifest: Mapping[str, Any] | None, folder: Path) -> list[str]:
-    """Units that an earlier call planned and did not finish."""
-    planned = manifest["units"] if manifest else []
-    return [key for key in planned if not (folder / "rows" / "sweep" / f"{key}.parquet").exists()]
+def _mark_unfinished(folder: Path, units: int) -> None:
+    """Let the summary of an earlier call say that work is under way, in case this one is interrupted."""
+    path = folder / "summary.json"
+    if units and path.exists():
+        summary = json.loads(path.read_text("utf-8"))
+        write_json(path, summary | {"complete": False, "missing_units": units})
 
 
 def _run_units(

@@ -14,7 +14,7 @@ from polarlens.engine.encoding import Encoded
 from polarlens.engine.engine import Engine
 from polarlens.engine.outcome import Outcome, Realised
 from polarlens.errors import NumericalError
-from polarlens.perturbation.policy import ARMS
+from polarlens.perturbation.policy import ARMS, Arm
 from polarlens.protocol.layers import format_layers
 from polarlens.protocol.plan import ItemKey, Unit
 
@@ -81,20 +81,29 @@ def sorted_conditions(unit: Unit) -> list[Condition]:
 def check_realised(
     realised: Mapping[tuple[Condition, int], list[tuple[float, float]]], protocol: Protocol, *, allow_mismatch: bool
 ) -> None:
-    """Per (layer, arm, delta): the mean realised distance must be within 1 % of the mean asked.
+    """Per (layer, arm, delta) the mean realised distance must be within 1 % of the mean asked, and of the other arm's.
 
     Raises NumericalError naming the layer and arm.
     """
-    totals: dict[tuple[str, float, int], np.ndarray] = defaultdict(lambda: np.zeros(2))
+    totals: dict[tuple[Arm, float, int], np.ndarray] = defaultdict(lambda: np.zeros(2))
     for (condition, layer), sums in realised.items():
         totals[condition.arm, condition.delta, layer] += np.sum(sums, axis=0)
+    if allow_mismatch:
+        return
     for (arm, delta, layer), (got, asked) in totals.items():
-        if not allow_mismatch and asked > 0 and abs(got / asked - 1) > TOLERANCE:
-            raise NumericalError(
-                f"the {arm} arm moved tokens by {100 * (got / asked - 1):+.2f} % more or less than delta {delta} asked",
-                where=f"block {layer}",
-                fix="Use --dtype float32, a larger delta, or --allow-mismatch to measure it all the same.",
-            )
+        if asked > 0 and abs(got / asked - 1) > TOLERANCE:
+            raise _mismatch(f"the {arm} arm moved tokens by {100 * (got / asked - 1):+.2f} % against", delta, layer)
+    for delta in {delta for _, delta, _ in totals}:
+        first = protocol.layers[0]
+        pair = [totals[arm, delta, first] for arm in ARMS if (arm, delta, first) in totals]
+        means = [got / asked for got, asked in pair if asked > 0]
+        if len(means) == len(ARMS) and abs(means[0] / means[1] - 1) > TOLERANCE:
+            raise _mismatch(f"the arms' distances differ by {100 * (means[0] / means[1] - 1):+.2f} % at", delta, first)
+
+
+def _mismatch(what: str, delta: float, layer: int) -> NumericalError:
+    fix = "Use --dtype float32, a larger delta, or --allow-mismatch to measure it all the same."
+    return NumericalError(f"{what} delta {delta:g} asked", where=f"block {layer}", fix=fix)
 
 
 def _base(encoded: Encoded, unit: Unit, labels: Labels) -> dict[str, Any]:
@@ -147,10 +156,12 @@ def _outcome_rows(
 
 
 def _distances(realised: Realised, rows: slice) -> dict[str, float | None]:
-    count = realised.first_count[rows].sum()
+    count = int(realised.first_count[rows].sum())
+    counts = {"moved": count, "saturated": int(realised.saturated[rows].sum())}
     if not count:
-        return {"realised_delta_mean": None, "realised_delta_max_error": None, "norm_change_max": None}
+        return {**counts, "realised_delta_mean": None, "realised_delta_max_error": None, "norm_change_max": None}
     return {
+        **counts,
         "realised_delta_mean": float(realised.first_sum[rows].sum() / count),
         "realised_delta_max_error": float(realised.max_error[rows].max()),
         "norm_change_max": float(realised.norm_change[rows].max()),

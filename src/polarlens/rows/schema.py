@@ -28,6 +28,8 @@ COMMON = pa.schema(
         ("logp_bad", pa.float64()),
         ("eligible", pa.int32()),  # tokens that `positions` selects
         ("infeasible", pa.int32()),  # eligible tokens left clean (or perturbed although infeasible, under `apply`)
+        ("moved", pa.int32()),  # tokens that took part at the first perturbed layer
+        ("saturated", pa.int32()),  # sequences times layers in which the scale of a plane hit its bound
         ("realised_delta_mean", pa.float64()),  # at the first perturbed layer, mean over tokens that took part
         ("realised_delta_max_error", pa.float64()),  # largest |realised / asked - 1| over tokens and layers
         ("norm_change_max", pa.float64()),  # largest | |h'| / |h| - 1 | over tokens and layers

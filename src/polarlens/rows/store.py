@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from polarlens.errors import PolarlensError
+from polarlens.errors import UsageError
 from polarlens.rows.schema import SCHEMAS
 
 _UNIT = b"polarlens.unit"
@@ -56,7 +56,7 @@ def write_part(folder: Path, experiment: str, key: str, rows: Many[Mapping[str, 
     table = pa.Table.from_pylist(list(rows), schema=schema)
     path = folder / "rows" / experiment / f"{key}.parquet"
     with written_whole(path) as file:
-        pq.write_table(table, file, compression="zstd")
+        pq.write_table(table, file, compression="zstd", write_page_checksum=True)
     return path
 
 
@@ -72,21 +72,35 @@ def scan(folder: Path, experiment: str) -> tuple[list[Part], list[Path]]:
     return parts, damaged
 
 
+def damaged_parts(folder: Path, experiment: str) -> list[Path]:
+    """Parts that cannot be read to the last page, checksums included."""
+    parts, damaged = scan(folder, experiment)
+    for part in parts:
+        try:
+            _read(part.path, experiment)
+        except (pa.ArrowException, OSError):
+            damaged.append(part.path)
+    return damaged
+
+
 def read_rows(folder: Path, experiment: str) -> pd.DataFrame:
     """All rows of an experiment, in the order of their files; empty when there are none.
 
-    Raises PolarlensError naming a part that cannot be read.
+    Raises UsageError naming a part that cannot be read.
     """
-    parts, damaged = scan(folder, experiment)
-    if damaged:
-        raise PolarlensError(
+    if damaged := damaged_parts(folder, experiment):
+        raise UsageError(
             "this file of rows is damaged",
             where=str(damaged[0]),
-            fix="Run the same command again: it is set aside and redone.",
+            fix="Repeat the run's command: the file is set aside and its rows are measured again.",
         )
-    tables = [pq.read_table(part.path, schema=SCHEMAS[experiment]) for part in parts]
-    table = pa.concat_tables(tables) if tables else SCHEMAS[experiment].empty_table()
-    return table.to_pandas(types_mapper=_NULLABLE.get)
+    parts, _ = scan(folder, experiment)
+    tables = [SCHEMAS[experiment].empty_table(), *(_read(part.path, experiment) for part in parts)]
+    return pa.concat_tables(tables).to_pandas(types_mapper=_NULLABLE.get)
+
+
+def _read(path: Path, experiment: str) -> pa.Table:
+    return pq.read_table(path, schema=SCHEMAS[experiment], page_checksum_verification=True)
 
 
 # Integers stay integers where a column has nulls.

@@ -9,6 +9,7 @@ from polarlens.statistics.floors import family, family_sizes
 from polarlens.statistics.intervals import as_list
 from polarlens.statistics.multiplicity import bonferroni_level
 
+UNMOVED = "no token could be moved this far: every eligible one has a norm no larger than the distance asked"
 CONTROL = "the control at delta = 0 is exactly the clean run: no estimate, no interval"
 
 
@@ -30,6 +31,11 @@ def cell_entries(
                 entry = _entry(damages, arm, measure, phenomenon, policies, size)
                 if entry is not None:
                     out.append({"experiment": experiment, **entry})
+    out.extend(
+        {"experiment": experiment, **_nothing(arm, measure)}
+        for arm in damages.unmoved
+        for measure in MEASURES[arm.condition.task]
+    )
     return out
 
 
@@ -42,6 +48,23 @@ def describe(condition: Condition, phenomenon: str | None) -> dict[str, object]:
         "policy_id": condition.policy_id,
     }
     return named if phenomenon is None else {**named, "phenomenon": phenomenon}
+
+
+def _nothing(arm: ArmDamage, measure: str) -> dict[str, object]:
+    return {
+        "task": arm.condition.task,
+        "arm": arm.arm,
+        "measure": measure,
+        **describe(arm.condition, None),
+        "mean": None,
+        "ci95": None,
+        "ci_simultaneous": None,
+        "n_items": len(arm.unit),
+        "n_seeds": len(arm.seeds),
+        "infeasible_share": arm.infeasible_share,
+        "realised_delta_mean": None,
+        "why": UNMOVED,
+    }
 
 
 def _entry(

@@ -6,6 +6,7 @@ Damages are losses: perturbed minus clean for `nll`, `nll_item` and `kl` (nats),
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,7 @@ _ITEM = ["task", "dataset", "item"]
 _TEXT = ["task", "dataset", "phenomenon", "cluster", "item", "arm", "layers", "policy_id", "positions"]
 _NUMBERS = [
     *("sign", "delta", "seed", "n_tokens", "n_tokens_good", "n_tokens_bad", "nll", "kl", "logp_good", "logp_bad"),
-    *("eligible", "infeasible", "realised_delta_mean"),
+    *("eligible", "infeasible", "moved", "saturated", "realised_delta_mean"),
 ]
 
 
@@ -50,7 +51,8 @@ class ArmDamage:
     unit: (I,) row numbers of `Damages.items`, ascending. seeds: (J,), empty for the control.
     values: measure -> (I, J or 1) damage of an item averaged over the antithetic members of a seed, NaN where not run;
         numerators, to be divided by `weights`.
-    infeasible_share: infeasible / eligible tokens; realised_delta_mean: over tokens that took part.
+    infeasible_share: infeasible / eligible tokens; realised_delta_mean: over tokens that moved. moved: whether any
+    token did. saturated_share: rows in which the scale of a sequence hit its bound.
     """
 
     condition: Condition
@@ -60,6 +62,8 @@ class ArmDamage:
     values: Mapping[str, Array]
     infeasible_share: float | None
     realised_delta_mean: float | None
+    moved: bool
+    saturated_share: float
 
 
 @dataclass(frozen=True)
@@ -68,13 +72,15 @@ class Damages:
 
     items: one line per clean item: task, cluster (code), phenomenon, n_tokens, and of the clean run nll, accuracy,
         margin, tie, unequal (members of different token counts).
-    arms: conditions with delta > 0; controls: delta = 0.
+    arms: conditions with delta > 0; controls: delta = 0; unmoved: conditions under which no token could be moved, so
+    that nothing was measured.
     not_finite, without_clean: rows left out because a number is missing or not finite, or there is no clean row.
     """
 
     items: pd.DataFrame
     arms: tuple[ArmDamage, ...]
     controls: tuple[ArmDamage, ...]
+    unmoved: tuple[ArmDamage, ...]
     not_finite: int
     without_clean: int
 
@@ -107,7 +113,8 @@ def damages(rows: pd.DataFrame) -> Damages:
     table = _normalised(rows)
     finite = _measured(table)
     table, lost = table[finite], int((~finite).sum())
-    clean = table[table["arm"] == "clean"].drop_duplicates(_ITEM)
+    # Sorted, so that nothing depends on the order in which parts were written.
+    clean = table[table["arm"] == "clean"].drop_duplicates(_ITEM).sort_values(_ITEM)
     items = _items(clean)
     perturbed = table[table["arm"].isin(ARMS)]
     unit = pd.MultiIndex.from_frame(clean[_ITEM]).get_indexer(pd.MultiIndex.from_frame(perturbed[_ITEM]))
@@ -116,8 +123,9 @@ def damages(rows: pd.DataFrame) -> Damages:
     arms = sorted(_arms(perturbed, unit, items), key=lambda a: (a.condition.order, a.arm))
     return Damages(
         items=items,
-        arms=tuple(a for a in arms if a.condition.delta > 0),
+        arms=tuple(a for a in arms if a.condition.delta > 0 and a.moved),
         controls=tuple(a for a in arms if a.condition.delta == 0),
+        unmoved=tuple(a for a in arms if a.condition.delta > 0 and not a.moved),
         not_finite=lost,
         without_clean=int((~known).sum()),
     )
@@ -160,7 +168,7 @@ def _items(clean: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "task": clean["task"].to_numpy(object),
-            "cluster": pd.factorize(clean["task"] + "\n" + label.astype(str))[0],
+            "cluster": pd.factorize(clean["task"] + "\n" + label.astype(str), sort=True)[0],
             "phenomenon": clean["phenomenon"].to_numpy(object),
             "n_tokens": clean["n_tokens"].to_numpy(np.float64),
             "nll": clean["nll"].to_numpy(np.float64),
@@ -212,16 +220,20 @@ def _cell_means(values: Array, cells: IntArray, shape: tuple[int, int]) -> Array
         return (total / np.where(count, count, np.nan)).reshape(shape)
 
 
-def _tokens(part: pd.DataFrame) -> dict[str, float | None]:
-    eligible, infeasible = (part[name].to_numpy(np.float64) for name in ("eligible", "infeasible"))
+def _tokens(part: pd.DataFrame) -> dict[str, Any]:
+    eligible, infeasible, moved, saturated = (
+        part[name].to_numpy(np.float64) for name in ("eligible", "infeasible", "moved", "saturated")
+    )
     realised = part["realised_delta_mean"].to_numpy(np.float64)
     there = np.isfinite(eligible) & np.isfinite(infeasible)
     total = float(eligible[there].sum())
-    share = float(infeasible[there].sum()) / total if total > 0 else None
-    took_part = np.where(there, eligible - infeasible, 1.0) * np.isfinite(realised)
-    weight = float(took_part.sum())
-    mean = float((np.nan_to_num(realised) * took_part).sum()) / weight if weight > 0 else None
-    return {"infeasible_share": share, "realised_delta_mean": mean}
+    weight = np.where(np.isfinite(moved), moved, 1.0) * np.isfinite(realised)
+    return {
+        "infeasible_share": float(infeasible[there].sum()) / total if total > 0 else None,
+        "realised_delta_mean": float((np.nan_to_num(realised) * weight).sum() / weight.sum()) if weight.any() else None,
+        "moved": bool((moved != 0).any()),  # rows that do not say count as moved
+        "saturated_share": float((np.nan_to_num(saturated) > 0).mean()),
+    }
 
 
 def _text(value: object) -> str | None:

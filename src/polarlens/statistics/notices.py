@@ -18,6 +18,12 @@ def notices(measured: Damages, policies: Policies) -> list[str]:
     if measured.without_clean:
         found.append(f"{measured.without_clean} rows have no clean row of their item and were left out")
     found += _infeasible(measured, policies)
+    if saturated := [arm for arm in measured.arms if arm.saturated_share > 0]:
+        worst = max(saturated, key=lambda arm: arm.saturated_share)
+        found.append(
+            f"up to {worst.saturated_share:.1%} of the rotated rows (policy {worst.condition.policy_id}, delta "
+            f"{worst.condition.delta:g}) fall short of the distance asked: the scale of the plane hit its bound"
+        )
     off = [control for control in measured.controls if any(_not_zero(v) for v in control.values.values())]
     if off:
         named = ", ".join(f"{control.condition.task} {control.arm}" for control in off)
@@ -33,7 +39,7 @@ def notices(measured: Damages, policies: Policies) -> list[str]:
 def _infeasible(measured: Damages, policies: Policies) -> list[str]:
     """One warning per task, positions and policy that names the deltas above 1 %."""
     groups: dict[tuple[str, str | None, str | None], list[ArmDamage]] = {}
-    for arm in measured.arms:
+    for arm in (*measured.arms, *measured.unmoved):
         if arm.infeasible_share is not None and arm.infeasible_share > INFEASIBLE_SHARE:
             c = arm.condition
             groups.setdefault((c.task, c.positions, c.policy_id), []).append(arm)
