@@ -69,8 +69,8 @@ class TestLoss:
     def test_tokens_taking_part(self):
         a = TWO_TEXTS[0]
         draws = [
-            moved(a, "angular", 0.1, seed=0, eligible=10, infeasible=4, realised_delta_mean=1.0),
-            moved(a, "angular", 0.1, seed=1, eligible=10, infeasible=2, realised_delta_mean=2.0),
+            moved(a, "angular", 0.1, seed=0, eligible=10, infeasible=4, moved=6, realised_delta_mean=1.0),
+            moved(a, "angular", 0.1, seed=1, eligible=10, infeasible=2, moved=8, realised_delta_mean=2.0),
         ]
         found = summary(frame([a, *draws]))
         cell = one(found["cells"], measure="nll")
@@ -78,6 +78,25 @@ class TestLoss:
         assert cell["realised_delta_mean"] == pytest.approx((6 * 1 + 8 * 2) / 14)
         assert cell["n_seeds"] == 2
         assert any("30.0%" in w and "left clean" in w for w in found["warnings"])
+
+    def test_the_mean_distance_counts_what_moved_although_infeasible(self):
+        a = TWO_TEXTS[0]
+        draws = [
+            moved(a, "angular", 20.0, seed=0, infeasible=10, moved=10, saturated=1, realised_delta_mean=3.0),
+            moved(a, "angular", 20.0, seed=1, infeasible=10, moved=5, saturated=0, realised_delta_mean=6.0),
+        ]
+        found = summary(frame([a, *draws]))
+        assert one(found["cells"], measure="nll")["realised_delta_mean"] == pytest.approx(4.0)
+        assert any("up to 50.0% of the rotated rows" in w for w in found["warnings"])
+
+    def test_nothing_is_estimated_where_no_token_moved(self):
+        a, b = TWO_TEXTS
+        rows = [moved(x, "angular", 9.0, infeasible=10, moved=0, realised_delta_mean=None) for x in (a, b)]
+        found = summary(frame([a, b, *rows]))
+        cell = one(found["cells"], measure="nll")
+        assert (cell["mean"], cell["ci95"], cell["infeasible_share"]) == (None, None, 1.0)
+        assert "no token could be moved" in cell["why"]
+        assert found["contrasts"] == []
 
     def test_infeasible_tokens_that_were_perturbed_all_the_same(self):
         a = TWO_TEXTS[0]

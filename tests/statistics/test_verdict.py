@@ -395,7 +395,7 @@ class TestHostileRows:
 class TestSummary:
     def test_shape(self):
         found = summary(sweep(**CROSSED, n_texts=5, n_pairs=5), missing_units=3, complete=False, warnings=["w"])
-        keys = "schema model preset complete missing_units policies baseline cells contrasts claims verdict"
+        keys = "schema model preset delta_mode complete missing_units policies baseline cells contrasts claims verdict"
         assert list(found) == [*keys.split(), "skipped", "warnings"]
         assert (found["schema"], found["missing_units"], found["complete"]) == (1, 3, False)
         assert found["warnings"][0] == "w"

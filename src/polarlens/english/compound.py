@@ -101,8 +101,10 @@ def complement(draw: Draw) -> Node:
     tense, verb = draw.choice(("past", "present")), draw.choice(CLAUSAL)
     head = clauses.clause(subject, clauses.predicate(verb, tense, subject))
     inner = embedded(draw, tense, {noun.lemma})
-    first = next(node.form for node, _ in inner.in_order())
-    if first != "that" and not (verb in _BARE_CLAUSE and draw.chance(0.4)):
+    first = next(node for node, _ in inner.in_order())
+    if first.form == "that":
+        first.form = first.lemma = "this"  # "that that secret" is hard to read
+    if verb not in _BARE_CLAUSE or draw.chance(0.6):
         inner = clauses.subordinate("that", inner)
     return head.add(inner, "ccomp")
 
