@@ -1,10 +1,10 @@
 """The sweep against plain hooks: a full forward pass per condition, one text at a time. Both in one process, in turn.
 
-    python benchmarks/sweep.py MODEL --text FILE [--lines 16] [--layers 8-15] [--rounds 3] [--json FILE]
+    python benchmarks/sweep.py MODEL --text FILE [--lines 16] [--layers 8-15] [--rounds 3] [--memory] [--json FILE]
 
 Both contenders compute the same numbers (checked to 1e-4 relative): next-token nll per text, clean and under two arms,
 three relative deltas and three seeds, no KL. Prints the ratio of the median times, the engine's share of time per stage, what KL
-adds, and peak memory as the number of conditions grows.
+adds, and with --memory peak memory as the number of conditions grows.
 """
 
 import argparse
@@ -109,6 +109,7 @@ def main():
     parser.add_argument("--lines", type=int, default=16)
     parser.add_argument("--layers", default="8-15")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--memory", action="store_true", help="also measure peak memory against conditions (minutes)")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--only-engine", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -139,8 +140,8 @@ def main():
         sys.exit(f"the contenders disagree by {worst:.1e} relative")
     medians = {name: statistics.median(values) for name, values in times.items()}
     ratio = medians["plain"] / medians["engine"]
-    arguments = [a for a in sys.argv[1:] if not a.startswith("--json")]
-    memory = {6 * seeds: peak_memory(arguments, seeds) for seeds in (2, 6, 18)}
+    arguments = [a for a in sys.argv[1:] if a != "--memory" and not a.startswith("--json")]
+    memory = {6 * seeds: peak_memory(arguments, seeds) for seeds in (2, 6, 18)} if options.memory else {}
 
     print(
         f"{len(items)} texts, {len(wanted)} conditions and a clean pass, blocks {options.layers}, {torch.get_num_threads()} threads"
@@ -150,7 +151,8 @@ def main():
     print(f"  plain / engine = {ratio:.2f}; largest relative difference of an nll {worst:.1e}")
     total = sum(seconds.values())
     print("  engine, share of time: " + ", ".join(f"{name} {100 * s / total:.1f} %" for name, s in seconds.items()))
-    print("  peak memory: " + ", ".join(f"{mib:.0f} MiB at {n} conditions" for n, mib in memory.items()))
+    for n, mib in memory.items():
+        print(f"  peak memory {mib:.0f} MiB at {n} conditions")
     if options.json:
         document = {"medians_s": medians, "times_s": times, "ratio": ratio, "stages_s": seconds, "peak_mib": memory}
         options.json.write_text(json.dumps(document, indent=1) + "\n")

@@ -169,13 +169,10 @@ def infinitive(verb: str) -> Node:
     return _non_finite(verb, "base").add(Node("to", "to", "PART"), "mark", before=True)
 
 
-def existential(phrase: Node, tense: str, *, negation: str = "", inverted: bool = False) -> Node:
+def existential(phrase: Node, tense: str) -> Node:
     """There is/are/was/were and a phrase; be is the head and the phrase its subject."""
     (be,) = _chain("be", tense, agreement(phrase), False)
-    be.add(Node("there", "there", "PRON"), "expl", before=not inverted)
-    if negation:
-        be.add(Node(negation, "not", "PART", {"Polarity": "Neg"}, glued=negation == "n't"), "advmod")
-    return be.add(phrase, "nsubj")
+    return be.add(Node("there", "there", "PRON"), "expl", before=True).add(phrase, "nsubj")
 
 
 def with_comma(node: Node) -> Node:

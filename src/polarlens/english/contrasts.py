@@ -147,6 +147,8 @@ def across_object_relative(draw: Draw, number: str, attractor: str) -> Contrast:
         frame, agent = object_of(draw, noun)
     subject = _subject(draw, noun, number)
     phrase = choose.phrase(draw, agent, attractor, "definite", adjectives=0.1)
+    if phrase.before and phrase.before[0].form == "that":
+        phrase.before[0].form = phrase.before[0].lemma = "this"  # "that that judge" is hard to read
     built = clauses.predicate(frame.verb, draw.choice(("past", "past", "present", "past perfect")), phrase)
     front = ((choose.relative(draw, noun, role="obj"), "obj"),)
     subject.add(clauses.clause(phrase, built, front=front), "acl:relcl")

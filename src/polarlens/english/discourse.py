@@ -265,10 +265,9 @@ SCHEMES: tuple[Callable[[Draw], list[Node]], ...] = (habits, find, scene, wish, 
 def passages(seed: int, n: int) -> list[str]:
     """`n` different passages. The first k are the same whatever `n` is; nothing but `seed` decides them."""
     chosen: dict[str, None] = {}
-    for attempt in count():
-        if len(chosen) == n:
-            break
-        draw = Draw("passage", seed, attempt)
+    attempts = count()
+    while len(chosen) < n:
+        draw = Draw("passage", seed, next(attempts))
         story = draw.choice(SCHEMES)(draw)
         chosen.setdefault(" ".join(finish(root, "passage").text for root in story))
     return list(chosen)

@@ -6,6 +6,7 @@ from itertools import count
 from polarlens.english import compound, simple
 from polarlens.english.clauses import finish
 from polarlens.english.draw import Draw
+from polarlens.english.nouns import BY_LEMMA
 from polarlens.english.tree import Node, Sentence
 
 KINDS: dict[str, tuple[float, Callable[[Draw], Node]]] = {
@@ -38,17 +39,29 @@ _WEIGHTED = tuple((weight, kind) for kind, (weight, _) in KINDS.items())
 
 
 def one(draw: Draw) -> Sentence:
-    """One sentence of a type drawn by weight."""
+    """One sentence of a type drawn by weight, by chance with an object that is specified further."""
     kind = draw.weighted(_WEIGHTED)
-    return finish(KINDS[kind][1](draw), kind, "?" if kind.endswith("question") else ".")
+    root = KINDS[kind][1](draw)
+    asks = kind.endswith("question")
+    if not asks and draw.chance(0.15):
+        _specify_objects(draw, root)
+    return finish(root, kind, "?" if asks else ".")
+
+
+def _specify_objects(draw: Draw, root: Node) -> None:
+    nodes = [node for node, _ in root.in_order()]
+    used = {node.lemma for node in nodes}
+    for node in nodes:
+        free = not node.after and all(child.deprel != "nmod:poss" for child in node.before)
+        if node.deprel == "obj" and node.upos == "NOUN" and free:
+            simple.specify(draw, node, BY_LEMMA[node.lemma], used)
 
 
 def sentences(seed: int, n: int) -> list[Sentence]:
     """`n` different labelled sentences. The first k are the same whatever `n` is; nothing but `seed` decides them."""
     chosen: dict[str, Sentence] = {}
-    for attempt in count():
-        if len(chosen) == n:
-            return list(chosen.values())
-        sentence = one(Draw("sentence", seed, attempt))
+    attempts = count()
+    while len(chosen) < n:
+        sentence = one(Draw("sentence", seed, next(attempts)))
         chosen.setdefault(sentence.text, sentence)
-    raise AssertionError
+    return list(chosen.values())

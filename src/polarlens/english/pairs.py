@@ -23,7 +23,7 @@ class MinimalPair:
     reflexives the verb.
     number: `singular` or `plural`, of the subject, determiner or antecedent.
     attractor_number: of the noun in between, None where the phenomenon has no attractor.
-    dependency_length: words between the two that agree.
+    dependency_length: written words (don't is one) between the two that agree.
     """
 
     id: str
@@ -40,6 +40,7 @@ def _pair(contrast: Contrast, name: str, number: str, attractor: str | None) -> 
     good = finish(contrast.root, name)
     position = contrast.target.index - 1
     token = good.tokens[position]
+    written = sum(before.space_after for before in good.tokens[contrast.controller.index - 1 : position])
     changed = (*good.tokens[:position], replace(token, form=contrast.other), *good.tokens[position + 1 :])
     return MinimalPair(
         "",
@@ -49,7 +50,7 @@ def _pair(contrast: Contrast, name: str, number: str, attractor: str | None) -> 
         contrast.cluster,
         _NUMBER[number],
         _NUMBER[attractor] if attractor else None,
-        contrast.target.index - contrast.controller.index - 1,
+        written - 1,
     )
 
 

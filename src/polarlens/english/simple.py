@@ -18,6 +18,11 @@ _PASSIVE = tuple(
     f for f in FRAMES if f.pattern == "transitive" and f.verb not in STATIVE | PLURAL_OBJECT | {"wear", "bore"}
 )
 _DECLARED = ("object", "clothing", "document", "food", "animal", "person")
+_SURFACES = (
+    ("on", nouns("table chair bench desk shelf")),
+    ("in", nouns("box basket bag kitchen")),
+    ("under", nouns("table bed bench")),
+)
 
 
 def speaker(draw: Draw) -> tuple[Node, Referent]:
@@ -45,12 +50,13 @@ def _acting(draw: Draw, pattern: str) -> Node:
     subject, about, used = topic(draw, pattern)
     frame = frame_for(draw, about, pattern)
     assert frame is not None
-    if draw.chance(0.12) and about.noun.kind != "name" and subject.upos == "NOUN":
-        _specify(draw, subject, about.noun, used)
+    if draw.chance(0.12) and subject.upos == "NOUN" and all(child.deprel != "nmod:poss" for child in subject.before):
+        specify(draw, subject, about.noun, used)
     return act(draw, subject, agreement(subject), frame, choose.tense(draw, frame.verb), used)
 
 
-def _specify(draw: Draw, head: Node, noun: Noun, used: set[str]) -> None:
+def specify(draw: Draw, head: Node, noun: Noun, used: set[str]) -> None:
+    """Add a prepositional phrase to a noun, if the lexicon has one for it."""
     attached = choose.attachment(draw, noun, draw.number(), used)
     if attached:
         head.add(attached[0], "nmod")
@@ -83,7 +89,7 @@ def modified(draw: Draw) -> Node:
         noun = choose.subject_noun(draw)
     about = choose.referent(draw, noun, draw.number(0.55))
     subject, used = choose.phrase(draw, noun, about.number, "specified"), {noun.lemma}
-    _specify(draw, subject, noun, used)
+    specify(draw, subject, noun, used)
     frame = frame_for(draw, about) if draw.chance(0.6) else None
     if frame is None:
         return be(draw, subject, about, choose.tense(draw))
@@ -129,13 +135,7 @@ def _location(draw: Draw, noun: Noun, used: set[str]) -> Node:
         options = words.WILD if noun.kind == "animal" else words.PLACES
         chosen = choose.other_than(draw, options, used)
         return phrases.prepositional(draw.choice(words.LOCATIVE[chosen.lemma]), choose.definite(draw, chosen))
-    preposition, options = draw.choice(
-        (
-            ("on", nouns("table chair bench desk shelf")),
-            ("in", nouns("box basket bag kitchen")),
-            ("under", nouns("table bed bench")),
-        )
-    )
+    preposition, options = draw.choice(_SURFACES)
     return phrases.prepositional(preposition, choose.definite(draw, choose.other_than(draw, options, used)))
 
 
@@ -159,14 +159,12 @@ def passive(draw: Draw) -> Node:
     about = choose.referent(draw, noun, draw.number())
     subject = choose.phrase(draw, noun, about.number)
     tense = draw.choice(("past", "past", "past", "present perfect", "will", "must", "should"))
-    agent = _agent(draw, frame, {noun.lemma}) if draw.chance(0.5) else None
+    agent = None
+    if draw.chance(0.5):
+        agent = choose.phrase(draw, choose.other_than(draw, frame.subjects, {noun.lemma}), draw.number(0.35))
     built = clauses.predicate(frame.verb, tense, subject, negation=negation(draw, subject), passive=True)
     head = clauses.passive_clause(subject, built, agent)
     return choose.with_time(draw, head, tense) if draw.chance(0.2) else head
-
-
-def _agent(draw: Draw, frame: Frame, used: set[str]) -> Node:
-    return choose.phrase(draw, choose.other_than(draw, frame.subjects, used), draw.number(0.35))
 
 
 def existential(draw: Draw) -> Node:

@@ -80,8 +80,6 @@ DETERMINERS: dict[str, tuple[str, str, str, dict[str, str]]] = {
     "each": ("each", "DET", "det", {"PronType": "Tot"}),
     "another": ("another", "DET", "det", {"PronType": "Ind"}),
     "some": ("some", "DET", "det", {"PronType": "Ind"}),
-    "no": ("no", "DET", "det", {"PronType": "Neg"}),
-    "all": ("all", "DET", "det", {"PronType": "Tot"}),
     "both": ("both", "DET", "det", {"PronType": "Tot"}),
     "many": ("many", "ADJ", "amod", {"Degree": "Pos"}),
     "several": ("several", "ADJ", "amod", {"Degree": "Pos"}),
@@ -142,7 +140,6 @@ TIME_WORDS: dict[str, tuple[str, str, dict[str, str]]] = {
     "last": ("ADJ", "amod", {"Degree": "Pos"}),
     "next": ("ADJ", "amod", {"Degree": "Pos"}),
     "every": ("DET", "det", {"PronType": "Tot"}),
-    "one": ("NUM", "nummod", {"NumForm": "Word", "NumType": "Card"}),
 }
 MODALS = ("can", "could", "will", "would", "should", "must", "may", "might")
 """Modal verbs."""

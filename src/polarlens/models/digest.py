@@ -25,7 +25,7 @@ _INCIDENTAL = {"_name_or_path", "transformers_version", "architectures", "dtype"
 
 
 def config_digest(hf: PreTrainedModel) -> str:
-    """SHA-256 (hex) of the configuration: what the weights alone do not say (positions, eps, soft-caps, multipliers)."""
+    """SHA-256 (hex) of what the weights do not say: positions, eps, soft-caps, multipliers."""
     settings = {name: value for name, value in hf.config.to_dict().items() if name not in _INCIDENTAL}
     return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()
 
