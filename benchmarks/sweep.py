@@ -3,8 +3,8 @@
     python benchmarks/sweep.py MODEL --text FILE [--lines 16] [--layers 8-15] [--rounds 3] [--memory] [--json FILE]
 
 Both contenders compute the same numbers (checked to 1e-4 relative): next-token nll per text, clean and under two arms,
-three relative deltas and three seeds, no KL. Prints the ratio of the median times, the engine's share of time per stage, what KL
-adds, and with --memory peak memory as the number of conditions grows.
+three relative deltas and three seeds, no KL. Prints the ratio of the times, round by round and of the medians, the
+engine's share of time per stage, what KL adds, and with --memory peak memory as the number of conditions grows.
 """
 
 import argparse
@@ -143,12 +143,12 @@ def main():
     arguments = [a for a in sys.argv[1:] if a != "--memory" and not a.startswith("--json")]
     memory = {6 * seeds: peak_memory(arguments, seeds) for seeds in (2, 6, 18)} if options.memory else {}
 
-    print(
-        f"{len(items)} texts, {len(wanted)} conditions and a clean pass, blocks {options.layers}, {torch.get_num_threads()} threads"
-    )
+    sizes = f"{len(items)} texts, {len(wanted)} conditions and a clean pass, blocks {options.layers}"
+    print(f"{sizes}, {torch.get_num_threads()} threads")
     for name, value in medians.items():
         print(f"  {name:<16} {value:7.2f} s (median of {options.rounds}: {', '.join(f'{t:.2f}' for t in times[name])})")
-    print(f"  plain / engine = {ratio:.2f}; largest relative difference of an nll {worst:.1e}")
+    rounds = ", ".join(f"{a / b:.2f}" for a, b in zip(times["plain"], times["engine"], strict=True))
+    print(f"  plain / engine = {ratio:.2f} (rounds: {rounds}); largest relative difference of an nll {worst:.1e}")
     total = sum(seconds.values())
     print("  engine, share of time: " + ", ".join(f"{name} {100 * s / total:.1f} %" for name, s in seconds.items()))
     for n, mib in memory.items():
