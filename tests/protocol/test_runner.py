@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
@@ -455,3 +456,16 @@ def test_impossible_tokens_leave_the_kl_finite(neox, files, tmp_path):
 def test_the_manifest_has_the_dtype_that_was_measured(neox, files, tmp_path):
     run = pl.run(pl.load(neox, dtype="bfloat16"), out=tmp_path, allow_mismatch=True, **files, **SMALL)
     assert run.manifest["model"]["dtype"] == "bfloat16"
+
+
+def test_progress_adds_up_to_the_plan(lm, files, tmp_path, monkeypatch):
+    seen = []
+
+    @contextmanager
+    def recorded(total, what, *, quiet):
+        yield seen.append
+        assert sum(seen) == total > 0
+
+    monkeypatch.setattr(runner, "tracked", recorded)
+    pl.run(lm, out=tmp_path, **files, **SMALL)
+    assert len(seen) > 32

@@ -143,11 +143,10 @@ def _run_units(
             try:
                 rows = sweep_rows(
                     engine, unit, items[unit.task], labels, has_bos=has_bos[unit.task],
-                    batch_tokens=prepared.batch_tokens, allow_mismatch=bool(config.allow_mismatch),
+                    batch_tokens=prepared.batch_tokens, allow_mismatch=bool(config.allow_mismatch), advance=advance,
                 )  # fmt: skip
                 write_part(folder, "sweep", key, rows, unit.document)
             except (NumericalError, RuntimeError, OSError) as error:
                 failed[key] = f"{unit.task}, {len(unit.items)} items from {unit.items[0][1]}: {error}"
                 say(f"unit {key} failed: {error}", quiet=config.quiet)
-            advance(work_tokens(unit, items[unit.task]))
     return failed

@@ -17,6 +17,7 @@ from polarlens.errors import NumericalError
 from polarlens.perturbation.policy import ARMS, Arm
 from polarlens.protocol.layers import format_layers
 from polarlens.protocol.plan import ItemKey, Unit
+from polarlens.protocol.progress import Advance
 
 # The clean pass sees an eighth of the budget, so that conditions can be stacked eight deep on it.
 STACK = 8
@@ -40,8 +41,9 @@ def sweep_rows(
     has_bos: bool,
     batch_tokens: int,
     allow_mismatch: bool,
+    advance: Advance,
 ) -> list[dict[str, Any]]:
-    """Rows of one unit.
+    """Rows of one unit; `advance` is told the real tokens of every pass that is done.
 
     Raises NumericalError when the mean realised distance of an arm at a layer is more than 1 % from what was asked and
     `allow_mismatch` is off.
@@ -50,12 +52,14 @@ def sweep_rows(
     rows: list[dict[str, Any]] = []
     chosen = [items[key] for key in unit.items]
     for batch in batches(chosen, max(1, batch_tokens // STACK), has_bos=has_bos):
-        clean = engine.clean(batch)
+        clean, tokens = engine.clean(batch), int(batch.mask.sum())
+        advance(tokens)
         if unit.work.clean:
             rows += _clean_rows(batch, batch.sum_rows(clean.nll).numpy(), unit, labels)
         if unit.work.control:
             policy_id = next(iter(engine.protocol.policies))
             outcome = engine.control(batch, clean)
+            advance(tokens)
             for arm in ARMS:
                 control = {"arm": arm, "delta": 0.0, "policy_id": policy_id, "positions": "all"}
                 rows += _outcome_rows(batch, outcome, unit, labels, control)
@@ -65,6 +69,7 @@ def sweep_rows(
                 "positions": condition.positions, "seed": condition.seed, "sign": condition.sign,
             }  # fmt: skip
             rows += _outcome_rows(batch, outcome, unit, labels, described)
+            advance(tokens)
             for layer, sums in outcome.realised.by_layer.items():
                 realised[condition, layer].append(sums)
     check_realised(realised, engine.protocol, allow_mismatch=allow_mismatch)
