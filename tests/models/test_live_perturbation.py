@@ -367,3 +367,10 @@ def test_blocks_keep_their_modules() -> None:
     inside = list(lm.blocks)
     with lm.perturbed([0, 1], "angular", 0.2):
         assert all(isinstance(b, nn.Module) and b is same for b, same in zip(lm.blocks, inside, strict=True))
+
+
+@pytest.mark.parametrize("layers", ["8-15", [0.5], [None]])
+def test_layers_that_are_no_numbers_are_refused(layers: object) -> None:
+    lm = LanguageModel(tiny("gpt2"))
+    with pytest.raises(UsageError, match="no list of blocks"), lm.perturbed(layers, "angular", 0.1):  # type: ignore[arg-type]
+        pass

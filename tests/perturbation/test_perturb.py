@@ -109,3 +109,8 @@ def test_bad_arguments() -> None:
 def test_differentiable(arm: Arm, mode: str) -> None:
     h = normal(2, 3, 5).requires_grad_()
     assert torch.autograd.gradcheck(lambda x: perturb(x, arm=arm, delta=0.3, delta_mode=mode), (h,))  # type: ignore[arg-type]
+
+
+def test_states_that_are_no_tensor_are_refused() -> None:
+    with pytest.raises(UsageError, match="the states are a list"):
+        perturb([1.0, 2.0], arm="angular", delta=0.1)

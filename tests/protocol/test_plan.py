@@ -76,6 +76,13 @@ def test_what_is_wanted_survives_its_document_and_knows_what_is_missing():
     assert wanted.missing(done_work(u.document for u in units[1:])) == units[:1]
 
 
+def test_a_task_writes_few_files_however_many_items_and_layers():
+    items = tuple(("d", f"i{k}") for k in range(5000))
+    for layers in (((1,),), tuple((n,) for n in range(30))):
+        wanted = Wanted("sweep", "loss", layers, items[: 5000 // len(layers)], FULL.conditions)
+        assert len(wanted.missing({})) <= 230
+
+
 def test_a_unit_survives_its_document():
     unit = pending(ITEMS, FULL, {})[0]
     assert Unit.from_document(unit.document) == unit

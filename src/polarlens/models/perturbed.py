@@ -142,6 +142,10 @@ def perturbed(
     policy: Policy,
 ) -> Iterator[None]:
     """See `LanguageModel.perturbed`."""
+    if isinstance(layers, str) or not all(isinstance(layer, int) for layer in layers):
+        raise UsageError(
+            f"{layers!r} is no list of blocks", where="layers", fix="Give block numbers, as in [8, 9, 10]."
+        )
     layers = sorted(set(layers))
     _validate(lm, layers, arm, delta, delta_mode, positions, policy)
     if delta == 0 or not layers:

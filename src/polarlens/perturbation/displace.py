@@ -210,6 +210,8 @@ def perturb(
 
     Raises UsageError for bad arguments, NumericalError for vectors that are not finite.
     """
+    if not isinstance(h, Tensor):
+        raise UsageError(f"the states are a {type(h).__name__}", where="h", fix="Give a torch tensor.")
     if arm not in ARMS:
         raise UsageError(f"{arm!r} is not an arm", where="arm", fix=f"Choose one of {', '.join(ARMS)}.")
     if delta_mode not in ("absolute", "relative"):

@@ -13,8 +13,9 @@ from polarlens.engine.conditions import Condition
 from polarlens.perturbation.policy import ARMS, Policy
 from polarlens.protocol.config import Task
 
-# Items of one unit: large enough for few files, small enough to lose little when interrupted.
-BLOCK = 32
+# Items of one unit: few, so that an interruption loses little, unless a task would then write more files than this.
+BLOCK = 8
+FILES_PER_TASK = 200
 
 ItemKey = tuple[str, str]
 """(dataset, item): the same sentence may stand in two files."""
@@ -112,7 +113,13 @@ def done_work(documents: Iterable[Mapping[str, Any]]) -> Done:
 
 
 def missing_units(
-    experiment: str, task: Task, layers: tuple[int, ...], items: Many[ItemKey], wanted: Work, done: Done
+    experiment: str,
+    task: Task,
+    layers: tuple[int, ...],
+    items: Many[ItemKey],
+    wanted: Work,
+    done: Done,
+    block: int = BLOCK,
 ) -> list[Unit]:
     """Units for what is not done yet: items with the same missing work share units, in the order given."""
     groups: dict[Work, list[ItemKey]] = defaultdict(list)
@@ -121,9 +128,9 @@ def missing_units(
         if missing:
             groups[missing].append(key)
     return [
-        Unit(experiment, task, layers, tuple(keys[start : start + BLOCK]), work)
+        Unit(experiment, task, layers, tuple(keys[start : start + block]), work)
         for work, keys in groups.items()
-        for start in range(0, len(keys), BLOCK)
+        for start in range(0, len(keys), block)
     ]
 
 
@@ -142,11 +149,12 @@ class Wanted:
 
     def missing(self, done: Done) -> list[Unit]:
         """Units for what is not done yet; the clean pass belongs to the first set of layers."""
+        block = max(BLOCK, -(-len(self.items) * len(self.layers) // FILES_PER_TASK))
         return [
             unit
             for n, layers in enumerate(self.layers)
             for unit in missing_units(
-                self.experiment, self.task, layers, self.items, Work(n == 0, True, self.conditions), done
+                self.experiment, self.task, layers, self.items, Work(n == 0, True, self.conditions), done, block
             )
         ]
 
