@@ -140,6 +140,18 @@ def test_damages_in_the_summary_come_from_the_rows(done):
     assert cell["n_seeds"] == 2
 
 
+def interrupt_after_one_unit(monkeypatch) -> None:
+    real, calls = runner.write_part, []
+
+    def interrupted(*args, **kwargs):
+        if calls:
+            raise KeyboardInterrupt
+        calls.append(1)
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(runner, "write_part", interrupted)
+
+
 def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
     return {p.name: (p.stat().st_mtime_ns, p.read_bytes()) for p in (folder / "rows").rglob("*.parquet")}
 
@@ -170,15 +182,7 @@ def test_rows_do_not_depend_on_the_batch_budget(lm, files, done, tmp_path, batch
 
 
 def test_an_interrupted_run_is_resumed_to_the_same_rows(lm, files, done, tmp_path, monkeypatch):
-    real, calls = runner.write_part, []
-
-    def interrupted(*args, **kwargs):
-        if calls:
-            raise KeyboardInterrupt
-        calls.append(1)
-        return real(*args, **kwargs)
-
-    monkeypatch.setattr(runner, "write_part", interrupted)
+    interrupt_after_one_unit(monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         pl.run(lm, out=tmp_path, **files, **SMALL)
     monkeypatch.undo()
@@ -341,15 +345,7 @@ def test_another_configuration_under_the_same_weights_is_refused(files, tmp_path
 
 def test_completeness_follows_the_rows_that_are_there(lm, files, tmp_path, monkeypatch):
     """An interrupted run that is then extended ends complete; deleted rows are missed."""
-    real, calls = runner.write_part, []
-
-    def interrupted(*args, **kwargs):
-        if calls:
-            raise KeyboardInterrupt
-        calls.append(1)
-        return real(*args, **kwargs)
-
-    monkeypatch.setattr(runner, "write_part", interrupted)
+    interrupt_after_one_unit(monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         pl.run(lm, out=tmp_path, **files, **(SMALL | {"seeds": 1}))
     monkeypatch.undo()
@@ -399,7 +395,7 @@ def test_other_items_are_refused_and_fewer_change_nothing(lm, files, done, tmp_p
     other = tmp_path / "texts.txt"
     other.write_text("Quite another passage, which was not there before.\n" + "\n".join(TEXTS[1:]))
     before = snapshot(done.folder)
-    with pytest.raises(UsageError, match="about 5 items of the task loss, and this command reads 4 of them"):
+    with pytest.raises(UsageError, match="holds 5 items of the task loss, and this command reads 4 of them"):
         pl.run(lm, out=done.folder, text=str(other), **SMALL)
     with pytest.raises(UsageError, match="this command reads 1 of them"):
         pl.run(lm, out=done.folder, limit=1, **files, **(SMALL | {"seeds": 3}))
@@ -407,6 +403,17 @@ def test_other_items_are_refused_and_fewer_change_nothing(lm, files, done, tmp_p
     assert snapshot(done.folder) == before
     assert fewer.manifest["data"]["loss"]["items"] == 5
     assert fewer.summary == done.summary
+
+
+def test_a_narrower_command_leaves_the_manifest_about_all_rows(lm, files, tmp_path):
+    whole = pl.run(lm, out=tmp_path, **files, **SMALL)
+    before = snapshot(tmp_path)
+    for narrower in ({"seeds": 1}, {"delta": [0.1]}, {"limit": 2, "seeds": 1}, {"limit": 2, "delta": [0.3]}):
+        run = pl.run(lm, out=tmp_path, **files, **(SMALL | narrower))
+        for key in ("seeds", "deltas", "wanted", "data", "unigram_nll"):
+            assert run.manifest[key] == whole.manifest[key]
+        assert run.summary == whole.summary
+    assert snapshot(tmp_path) == before
 
 
 def test_the_order_of_the_parts_changes_no_number(lm, tmp_path, files):

@@ -131,7 +131,7 @@ def check_items(folder: Path, old: Wanted, new: Wanted) -> bool:
         return True
     kept = len(before & now)
     raise UsageError(
-        f"the folder is about {len(before)} items of the task {new.task}, and this command reads {kept} of them",
+        f"the folder holds {len(before)} items of the task {new.task}, and this command reads {kept} of them",
         where=str(folder),
         fix="Give the same data, or more of it; or choose another folder with --out, or --overwrite.",
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 from polarlens.protocol.config import BUILT_EXPERIMENTS
 from polarlens.protocol.environment import hardware, versions
+from polarlens.protocol.plan import Wanted
 from polarlens.protocol.prepared import Prepared, digest
 from polarlens.protocol.presets import policies_as_data
 from polarlens.protocol.profile import state_profile
@@ -26,13 +27,13 @@ def build_manifest(prepared: Prepared, settings: dict[str, Any], old: dict[str, 
     config, lm = prepared.config, prepared.lm
     now = datetime.now(UTC).isoformat(timespec="seconds")
     earlier = old or {"started": now, "wall_seconds": 0.0, "peak_memory_bytes": 0}
-    wanted: dict[str, Any] = dict(earlier.get("wanted", {}))
+    wanted = {task: Wanted.from_document(document) for task, document in earlier.get("wanted", {}).items()}
     new = []
-    for one in prepared.wanted:
+    for one, task in zip(prepared.wanted, prepared.tasks, strict=True):
         before = wanted.get(one.task)
-        if before is None or len(one.items) >= len(before["items"]):
-            wanted[one.task] = one.document
-            new.append(next(task for task in prepared.tasks if task.task == one.task))
+        wanted[one.task] = one.with_earlier(before)
+        if before is None or len(one.items) >= len(before.items):
+            new.append(task)
     unigram = unigram_nll(new, len(lm.tokenizer))
     return {
         "schema": 1,
@@ -49,11 +50,11 @@ def build_manifest(prepared: Prepared, settings: dict[str, Any], old: dict[str, 
         "configuration": config.model_dump(mode="json"),
         "settings": settings,
         "policies": policies_as_data(config.preset),
-        "seeds": list(range(config.seeds)),
-        "deltas": earlier.get("deltas", {}) | {task: list(deltas) for task, deltas in prepared.deltas.items()},
+        "seeds": sorted({c.seed for one in wanted.values() for c in one.conditions}),
+        "deltas": {task: sorted({c.delta for c in one.conditions}) for task, one in wanted.items()},
         "site_medians": earlier.get("site_medians") or _site_medians(prepared),
         "data": earlier.get("data", {}) | {task.task: _data(task) for task in new},
-        "wanted": wanted,
+        "wanted": {task: one.document for task, one in wanted.items()},
         "unigram_nll": earlier.get("unigram_nll") if unigram is None else unigram,
         "state_profile": earlier.get("state_profile") or _profile(prepared),
         "skipped": _skipped(prepared, set(wanted)),

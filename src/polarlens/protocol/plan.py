@@ -158,6 +158,13 @@ class Wanted:
             )
         ]
 
+    def with_earlier(self, earlier: "Wanted | None") -> "Wanted":
+        """All that this call and an earlier one asked of the same task: the larger set of items, every condition."""
+        if earlier is None:
+            return self
+        items = max(earlier.items, self.items, key=len)
+        return Wanted(self.experiment, self.task, self.layers, items, self.conditions | earlier.conditions)
+
     @property
     def document(self) -> dict[str, Any]:
         """Plain data, for the manifest."""

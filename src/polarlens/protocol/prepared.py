@@ -57,11 +57,6 @@ class Prepared:
             for task in self.tasks
         ]
 
-    @property
-    def deltas(self) -> dict[str, tuple[float, ...]]:
-        """The displacements asked, by task."""
-        return {task.task: grid(self.config, task.task) for task in self.tasks}
-
 
 def prepare(config: RunConfig, lm: "LanguageModel", read: Read) -> Prepared:
     """Read the layers against the model, settle BOS, encode the items. Raises UsageError and ModelError."""
