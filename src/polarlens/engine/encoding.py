@@ -9,6 +9,7 @@ import numpy as np
 
 from polarlens.data.items import Pair, Text
 from polarlens.errors import UsageError
+from polarlens.models.tokens import encode
 from polarlens.perturbation import Sequence, align
 
 
@@ -49,10 +50,6 @@ class Encoding:
     def share_cut(self) -> float:
         """Share of items that were longer than `max_tokens`."""
         return self.cut / len(self.items) if self.items else 0.0
-
-
-def _ids(tokenizer: Any, text: str) -> list[int]:
-    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
 def _in_spans(offsets: Many[tuple[int, int]], spans: Many[tuple[int, int]]) -> np.ndarray:
@@ -110,7 +107,7 @@ def encode_pairs(pairs: Many[Pair], tokenizer: Any, bos: int | None, *, window: 
     result = Encoding(())
     kept = []
     for pair in pairs:
-        good, bad = (prefix + tuple(_ids(tokenizer, text)) for text in (pair.good, pair.bad))
+        good, bad = (prefix + tuple(encode(tokenizer, text)) for text in (pair.good, pair.bad))
         if min(len(good), len(bad)) < 2:
             result.skipped["fewer than two tokens"] += 1
             continue

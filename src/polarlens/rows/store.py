@@ -74,13 +74,7 @@ def scan(folder: Path, experiment: str) -> tuple[list[Part], list[Path]]:
 
 def damaged_parts(folder: Path, experiment: str) -> list[Path]:
     """Parts that cannot be read to the last page, checksums included."""
-    parts, damaged = scan(folder, experiment)
-    for part in parts:
-        try:
-            _read(part.path, experiment)
-        except (pa.ArrowException, OSError):
-            damaged.append(part.path)
-    return damaged
+    return _tables(folder, experiment)[1]
 
 
 def read_rows(folder: Path, experiment: str) -> pd.DataFrame:
@@ -88,15 +82,26 @@ def read_rows(folder: Path, experiment: str) -> pd.DataFrame:
 
     Raises UsageError naming a part that cannot be read.
     """
-    if damaged := damaged_parts(folder, experiment):
+    tables, damaged = _tables(folder, experiment)
+    if damaged:
         raise UsageError(
             "this file of rows is damaged",
             where=str(damaged[0]),
             fix="Repeat the run's command: the file is set aside and its rows are measured again.",
         )
-    parts, _ = scan(folder, experiment)
-    tables = [SCHEMAS[experiment].empty_table(), *(_read(part.path, experiment) for part in parts)]
-    return pa.concat_tables(tables).to_pandas(types_mapper=_NULLABLE.get)
+    return pa.concat_tables([SCHEMAS[experiment].empty_table(), *tables]).to_pandas(types_mapper=_NULLABLE.get)
+
+
+def _tables(folder: Path, experiment: str) -> tuple[list[pa.Table], list[Path]]:
+    """The parts read whole, each once, and the files that cannot be."""
+    parts, damaged = scan(folder, experiment)
+    tables = []
+    for part in parts:
+        try:
+            tables.append(_read(part.path, experiment))
+        except (pa.ArrowException, OSError):
+            damaged.append(part.path)
+    return tables, damaged
 
 
 def _read(path: Path, experiment: str) -> pa.Table:
