@@ -26,9 +26,9 @@ from polarlens.engine.encoding import encode_texts
 from polarlens.engine.engine import Engine
 from polarlens.models.tokens import resolve_bos
 from polarlens.perturbation import ARMS, PAPER, coins, displace, gaussian, norms
+from polarlens.protocol.bench import STACK
 from polarlens.protocol.layers import parse_layers
 from polarlens.protocol.prepared import BATCH_TOKENS
-from polarlens.protocol.sweep import STACK
 
 DELTAS = (0.05, 0.1, 0.2)
 

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polarlens.perturbation import MATCHED, NOTEBOOK
-from polarlens.protocol.plan import BLOCK, Unit, Wanted, Work, conditions, done_work, missing_units
+from polarlens.protocol.plan import BLOCK, Unit, Wanted, Work, done_work, full_cross, missing_units
 
 ITEMS = [("d", f"i{k}") for k in range(75)]
-FULL = Work(True, True, conditions({"p": MATCHED}, ["all", "no-sinks"], [0.1, 0.2], range(3)))
+FULL = Work(True, True, full_cross({"p": MATCHED}, ["all", "no-sinks"], [0.1, 0.2], range(3)))
 
 
 def pending(items, wanted, done, layers=(4, 5)):
@@ -17,12 +17,12 @@ def pending(items, wanted, done, layers=(4, 5)):
 
 
 def covered(units):
-    return [(key, c) for u in units for key in u.items for c in u.work.conditions]
+    return [(key, c) for u in units for key in u.items for c in u.work.asked]
 
 
 def test_the_full_cross():
-    found = conditions({"p": MATCHED, "n": NOTEBOOK}, ["all"], [1.0, 2.0], range(3))
-    matched = [c for c in found if c.policy_id == "p"]
+    found = full_cross({"p": MATCHED, "n": NOTEBOOK}, ["all"], [1.0, 2.0], range(3))
+    matched = [c for c in found if c.condition.policy_id == "p"]
     assert len(matched) == 2 * 2 * 3 * 2  # arms, deltas, seeds, antithetic members
     assert len(found) - len(matched) == 2 * 2 * 3  # the notebook has no antithetic members
 
@@ -31,7 +31,7 @@ def test_every_item_gets_every_condition_once():
     units = pending(ITEMS, FULL, {})
     assert len(units) == -(-len(ITEMS) // BLOCK)
     found = covered(units)
-    assert len(found) == len(set(found)) == len(ITEMS) * len(FULL.conditions)
+    assert len(found) == len(set(found)) == len(ITEMS) * len(FULL.asked)
     assert all(u.work == FULL for u in units)
 
 
@@ -45,9 +45,9 @@ def test_finished_work_is_never_planned_again():
 
 def test_extensions_hold_only_what_is_new():
     done = done_work(u.document for u in pending(ITEMS, FULL, {}))
-    more_seeds = Work(True, True, conditions({"p": MATCHED}, ["all", "no-sinks"], [0.1, 0.2], range(4)))
+    more_seeds = Work(True, True, full_cross({"p": MATCHED}, ["all", "no-sinks"], [0.1, 0.2], range(4)))
     units = pending(ITEMS, more_seeds, done)
-    assert {c.seed for _, c in covered(units)} == {3}
+    assert {c.condition.seed for _, c in covered(units)} == {3}
     assert not any(u.work.clean or u.work.control for u in units)
     new_items = [("d", "new"), *ITEMS]
     assert {key for u in pending(new_items, FULL, done) for key in u.items} == {("d", "new")}
@@ -68,7 +68,7 @@ def test_keys_follow_content():
 
 
 def test_what_is_wanted_survives_its_document_and_knows_what_is_missing():
-    wanted = Wanted("sweep", "pairs", ((1, 2), (4,)), tuple(ITEMS), FULL.conditions)
+    wanted = Wanted("sweep", "pairs", ((1, 2), (4,)), tuple(ITEMS), FULL.asked)
     assert Wanted.from_document(wanted.document) == wanted
     units = wanted.missing({})
     assert [u.work.clean for u in units] == [u.layers == (1, 2) for u in units]
@@ -79,7 +79,7 @@ def test_what_is_wanted_survives_its_document_and_knows_what_is_missing():
 def test_a_task_writes_few_files_however_many_items_and_layers():
     items = tuple(("d", f"i{k}") for k in range(5000))
     for layers in (((1,),), tuple((n,) for n in range(30))):
-        wanted = Wanted("sweep", "loss", layers, items[: 5000 // len(layers)], FULL.conditions)
+        wanted = Wanted("sweep", "loss", layers, items[: 5000 // len(layers)], FULL.asked)
         assert len(wanted.missing({})) <= 230
 
 
@@ -91,11 +91,11 @@ def test_a_unit_survives_its_document():
 @given(st.lists(st.sets(st.integers(0, 5)), min_size=1, max_size=5))
 def test_whatever_was_done_the_rest_completes_it(done_seeds):
     """Parts done in any overlapping order: done and missing together are exactly what is wanted."""
-    wanted = Work(True, True, conditions({"p": MATCHED}, ["all"], [0.1], range(6)))
+    wanted = Work(True, True, full_cross({"p": MATCHED}, ["all"], [0.1], range(6)))
     items = ITEMS[:9]
     documents = []
     for n, seeds in enumerate(done_seeds):
-        work = Work(n == 0, False, conditions({"p": MATCHED}, ["all"], [0.1], seeds))
+        work = Work(n == 0, False, full_cross({"p": MATCHED}, ["all"], [0.1], seeds))
         documents += [u.document for u in pending(items[n:], work, {})] if work else []
     done = done_work(documents)
     rest = done_work([*documents, *(u.document for u in pending(items, wanted, done))])

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -250,14 +251,14 @@ def test_a_folder_in_use_is_refused_with_pid_and_host(lm, files, tmp_path):
 
 
 def test_a_failing_unit_is_listed_and_the_rest_done(lm, files, tmp_path, monkeypatch):
-    real = runner.sweep_rows
+    real = runner.EXPERIMENTS["sweep"]
 
-    def failing(engine, unit, *args, **kwargs):
+    def failing(bench, unit, advance):
         if unit.task == "pairs":
             raise NumericalError("planted", where="block 1")
-        return real(engine, unit, *args, **kwargs)
+        return real.rows(bench, unit, advance)
 
-    monkeypatch.setattr(runner, "sweep_rows", failing)
+    monkeypatch.setattr(runner, "EXPERIMENTS", {"sweep": replace(real, rows=failing)})
     run = pl.run(lm, out=tmp_path, **files, **SMALL)
     assert len(run.failed) == 1
     assert "planted" in run.failed[0]

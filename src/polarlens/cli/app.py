@@ -8,10 +8,12 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 
+from polarlens.cli.options import Flag, Text, Texts, option
+from polarlens.cli.twins import twins
 from polarlens.errors import UsageError
 from polarlens.version import __version__
 
@@ -21,10 +23,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-
-
-def _option(name: str, metavar: str, text: str) -> Any:
-    return typer.Option(name, metavar=metavar, help=text)
+app.add_typer(twins, name="twins")
 
 
 def _later(name: str) -> Any:
@@ -32,14 +31,9 @@ def _later(name: str) -> Any:
     return typer.Option(name, hidden=True)
 
 
-# typer reads `Optional`; the values stay text, or flags that are None when they are not given.
-Text = Optional[str]  # noqa: UP045
-Texts = Optional[list[str]]  # noqa: UP045
-Flag = Optional[bool]  # noqa: UP045
-
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-Device = Annotated[Text, _option("--device", "cpu|cuda|mps|auto|split", "Where the model runs (default cpu).")]
-Dtype = Annotated[Text, _option("--dtype", "TYPE", "float32 (default), float64, bfloat16 or float16.")]
+Device = Annotated[Text, option("--device", "cpu|cuda|mps|auto|split", "Where the model runs (default cpu).")]
+Dtype = Annotated[Text, option("--dtype", "TYPE", "float32 (default), float64, bfloat16 or float16.")]
 TrustPickle = Annotated[Flag, typer.Option("--trust-pickle", help="Load pickled weights, which can run code.")]
 TrustCode = Annotated[Flag, typer.Option("--trust-remote-code", help="Run code that comes with the model.")]
 
@@ -60,30 +54,30 @@ def run(
         Texts,
         typer.Argument(metavar="MODEL", help="A Hub id (owner/name, @revision allowed), a directory or a .gguf file."),
     ] = None,
-    config: Annotated[Text, _option("--config", "FILE", "YAML file with these options as keys.")] = None,
-    text: Annotated[Text, _option("--text", "SPEC", "Passages for the loss: .txt, .jsonl, .tsv, .csv, hub:...")] = None,
-    text_filter: Annotated[Text, _option("--text-filter", "none|notebook", "Which passages are kept.")] = None,
-    max_tokens: Annotated[Text, _option("--max-tokens", "N", "Tokens kept of a passage (default 64).")] = None,
-    pairs: Annotated[Texts, _option("--pairs", "SPEC", "Minimal pairs; may be given several times.")] = None,
-    limit: Annotated[Text, _option("--limit", "N", "Items kept of each SPEC (default all).")] = None,
+    config: Annotated[Text, option("--config", "FILE", "YAML file with these options as keys.")] = None,
+    text: Annotated[Text, option("--text", "SPEC", "Passages for the loss: .txt, .jsonl, .tsv, .csv, hub:...")] = None,
+    text_filter: Annotated[Text, option("--text-filter", "none|notebook", "Which passages are kept.")] = None,
+    max_tokens: Annotated[Text, option("--max-tokens", "N", "Tokens kept of a passage (default 64).")] = None,
+    pairs: Annotated[Texts, option("--pairs", "SPEC", "Minimal pairs; may be given several times.")] = None,
+    limit: Annotated[Text, option("--limit", "N", "Items kept of each SPEC (default all).")] = None,
     layers: Annotated[
-        Text, _option("--layers", "SPEC", "8-15, 4,6, middle (default) or each; blocks count from 0.")
+        Text, option("--layers", "SPEC", "8-15, 4,6, middle (default) or each; blocks count from 0.")
     ] = None,
-    preset: Annotated[Text, _option("--preset", "NAME", "matched (default), paper or notebook.")] = None,
-    delta: Annotated[Text, _option("--delta", "LIST", "Displacements, as 0.05,0.1.")] = None,
-    delta_mode: Annotated[Text, _option("--delta-mode", "MODE", "relative, absolute or site.")] = None,
-    positions: Annotated[Text, _option("--positions", "LIST", "all, no-first, no-sinks.")] = None,
-    bos: Annotated[Text, _option("--bos", "auto|none|TOKEN", "What stands before each item.")] = None,
-    seeds: Annotated[Text, _option("--seeds", "N", "Number of seeds (default 5).")] = None,
-    experiments: Annotated[Text, _option("--experiments", "LIST", "This version has: sweep.")] = None,
-    out: Annotated[Text, _option("--out", "DIR", "The run's folder (default polarlens-runs/MODEL).")] = None,
+    preset: Annotated[Text, option("--preset", "NAME", "matched (default), paper or notebook.")] = None,
+    delta: Annotated[Text, option("--delta", "LIST", "Displacements, as 0.05,0.1.")] = None,
+    delta_mode: Annotated[Text, option("--delta-mode", "MODE", "relative, absolute or site.")] = None,
+    positions: Annotated[Text, option("--positions", "LIST", "all, no-first, no-sinks.")] = None,
+    bos: Annotated[Text, option("--bos", "auto|none|TOKEN", "What stands before each item.")] = None,
+    seeds: Annotated[Text, option("--seeds", "N", "Number of seeds (default 5).")] = None,
+    experiments: Annotated[Text, option("--experiments", "LIST", "This version has: sweep.")] = None,
+    out: Annotated[Text, option("--out", "DIR", "The run's folder (default polarlens-runs/MODEL).")] = None,
     overwrite: Annotated[Flag, typer.Option("--overwrite", help="Discard what the folder holds.")] = None,
     allow_mismatch: Annotated[
         Flag, typer.Option("--allow-mismatch", help="Keep work whose realised distance is off.")
     ] = None,
     device: Device = None,
     dtype: Dtype = None,
-    batch_tokens: Annotated[Text, _option("--batch-tokens", "N", "Tokens in one forward pass.")] = None,
+    batch_tokens: Annotated[Text, option("--batch-tokens", "N", "Tokens in one forward pass.")] = None,
     trust_pickle: TrustPickle = None,
     trust_remote_code: TrustCode = None,
     dry_run: Annotated[Flag, typer.Option("--dry-run", help="Print the plan and stop.")] = None,

@@ -6,6 +6,7 @@ import resource
 import socket
 import sys
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -31,12 +32,21 @@ def hardware(device: torch.device) -> dict[str, Any]:
     return {
         "host": socket.gethostname(),
         "system": platform.platform(),
-        "processor": platform.processor() or platform.machine(),
+        "processor": processor(),
         "cpus": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "device": str(device),
         "accelerator": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
     }
+
+
+def processor() -> str:
+    """The processor's model, as the system names it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
 
 
 def peak_memory_bytes() -> int:

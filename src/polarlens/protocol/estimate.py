@@ -44,7 +44,7 @@ class Estimate:
 
 def work_tokens(unit: Unit, items: Mapping[ItemKey, Encoded]) -> int:
     """Real tokens that the unit's passes carry: the clean pass, the control, and every condition."""
-    passes = 1 + unit.work.control + len(unit.work.conditions)
+    passes = 1 + unit.work.control + len(unit.work.asked)
     return passes * sum(len(ids) for key in unit.items for ids in items[key].sequences)
 
 
@@ -59,11 +59,11 @@ def estimate(
     for unit in units:
         tokens = sum(len(ids) for key in unit.items for ids in items[unit.task][key].sequences)
         share = (lm.n_layers - unit.layers[0]) / (lm.n_layers + 1)  # the output embedding counted as one more block
-        seconds += per_token * tokens * (1 + (unit.work.control + len(unit.work.conditions)) * share)
+        seconds += per_token * tokens * (1 + (unit.work.control + len(unit.work.asked)) * share)
     return Estimate(
         units=len(units),
         items=len({(unit.task, key) for unit in units for key in unit.items}),
-        conditions=len({(unit.task, unit.layers, c) for unit in units for c in unit.work.conditions}),
+        conditions=len({(unit.experiment, unit.task, unit.layers, one) for unit in units for one in unit.work.asked}),
         forward_tokens=sum(work_tokens(unit, items[unit.task]) for unit in units),
         seconds=seconds,
     )

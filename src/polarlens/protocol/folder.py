@@ -127,7 +127,7 @@ def check_items(folder: Path, old: Wanted, new: Wanted) -> bool:
     before, now = set(old.items), set(new.items)
     if now >= before:
         return False
-    if now < before and new.conditions <= old.conditions and set(new.layers) <= set(old.layers):
+    if now < before and new.asked <= old.asked and set(new.layers) <= set(old.layers):
         return True
     kept = len(before & now)
     raise UsageError(

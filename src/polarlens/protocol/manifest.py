@@ -9,6 +9,7 @@ from typing import Any
 
 from polarlens.protocol.config import BUILT_EXPERIMENTS
 from polarlens.protocol.environment import hardware, versions
+from polarlens.protocol.experiments import all_wanted
 from polarlens.protocol.plan import Wanted
 from polarlens.protocol.prepared import Prepared, digest
 from polarlens.protocol.presets import policies_as_data
@@ -27,13 +28,11 @@ def build_manifest(prepared: Prepared, settings: dict[str, Any], old: dict[str, 
     config, lm = prepared.config, prepared.lm
     now = datetime.now(UTC).isoformat(timespec="seconds")
     earlier = old or {"started": now, "wall_seconds": 0.0, "peak_memory_bytes": 0}
-    wanted = {task: Wanted.from_document(document) for task, document in earlier.get("wanted", {}).items()}
-    new = []
-    for one, task in zip(prepared.wanted, prepared.tasks, strict=True):
-        before = wanted.get(one.task)
-        wanted[one.task] = one.with_earlier(before)
-        if before is None or len(one.items) >= len(before.items):
-            new.append(task)
+    wanted = {key: Wanted.from_document(document) for key, document in earlier.get("wanted", {}).items()}
+    most = {one.task: len(one.items) for one in sorted(wanted.values(), key=lambda one: len(one.items))}
+    new = [task for task in prepared.tasks if len(task.by_key) >= most.get(task.task, 0)]
+    for one in all_wanted(prepared):
+        wanted[one.key] = one.with_earlier(wanted.get(one.key))
     unigram = unigram_nll(new, len(lm.tokenizer))
     return {
         "schema": 1,
@@ -50,14 +49,14 @@ def build_manifest(prepared: Prepared, settings: dict[str, Any], old: dict[str, 
         "configuration": config.model_dump(mode="json"),
         "settings": settings,
         "policies": policies_as_data(config.preset),
-        "seeds": sorted({c.seed for one in wanted.values() for c in one.conditions}),
-        "deltas": {task: sorted({c.delta for c in one.conditions}) for task, one in wanted.items()},
+        "seeds": sorted({asked.condition.seed for one in wanted.values() for asked in one.asked}),
+        "deltas": {key: sorted({asked.condition.delta for asked in one.asked}) for key, one in wanted.items()},
         "site_medians": earlier.get("site_medians") or _site_medians(prepared),
         "data": earlier.get("data", {}) | {task.task: _data(task) for task in new},
-        "wanted": {task: one.document for task, one in wanted.items()},
+        "wanted": {key: one.document for key, one in wanted.items()},
         "unigram_nll": earlier.get("unigram_nll") if unigram is None else unigram,
         "state_profile": earlier.get("state_profile") or _profile(prepared),
-        "skipped": _skipped(prepared, set(wanted)),
+        "skipped": _skipped(prepared, {one.task for one in wanted.values()}),
         "versions": versions(),
         "hardware": hardware(lm.device),
         "started": earlier["started"],

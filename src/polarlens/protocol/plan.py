@@ -5,7 +5,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Many
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,21 +22,40 @@ ItemKey = tuple[str, str]
 
 
 @dataclass(frozen=True)
+class Asked:
+    """One perturbed pass over an item: its condition, and what the experiment adds (the repair and its layers)."""
+
+    condition: Condition
+    more: tuple[str, ...] = ()
+
+    @property
+    def values(self) -> list[Any]:
+        """Plain data: the condition's fields, then what the experiment adds."""
+        return [*astuple(self.condition), *self.more]
+
+    @classmethod
+    def from_values(cls, values: Many[Any]) -> "Asked":
+        """The inverse of `values`."""
+        n = len(fields(Condition))
+        return cls(Condition(*values[:n]), tuple(values[n:]))
+
+
+@dataclass(frozen=True)
 class Work:
-    """What an item needs at one set of layers: the clean pass, the delta = 0 control, and conditions."""
+    """What an item needs at one set of layers: the clean pass, the delta = 0 control, and perturbed passes."""
 
     clean: bool
     control: bool
-    conditions: frozenset[Condition]
+    asked: frozenset[Asked]
 
     def __sub__(self, done: "Work") -> "Work":
-        return Work(self.clean and not done.clean, self.control and not done.control, self.conditions - done.conditions)
+        return Work(self.clean and not done.clean, self.control and not done.control, self.asked - done.asked)
 
     def __or__(self, other: "Work") -> "Work":
-        return Work(self.clean or other.clean, self.control or other.control, self.conditions | other.conditions)
+        return Work(self.clean or other.clean, self.control or other.control, self.asked | other.asked)
 
     def __bool__(self) -> bool:
-        return self.clean or self.control or bool(self.conditions)
+        return self.clean or self.control or bool(self.asked)
 
 
 NOTHING = Work(False, False, frozenset())
@@ -62,20 +81,25 @@ class Unit:
             "items": [list(key) for key in self.items],
             "clean": self.work.clean,
             "control": self.work.control,
-            "conditions": sorted((list(astuple(c)) for c in self.work.conditions), key=json.dumps),
+            "conditions": sorted((one.values for one in self.work.asked), key=json.dumps),
         }
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "Unit":
         """The inverse of `document`."""
-        conditions = frozenset(Condition(*values) for values in document["conditions"])
+        asked = frozenset(map(Asked.from_values, document["conditions"]))
         return cls(
             document["experiment"],
             document["task"],
             tuple(document["layers"]),
             tuple((dataset, item) for dataset, item in document["items"]),
-            Work(document["clean"], document["control"], conditions),
+            Work(document["clean"], document["control"], asked),
         )
+
+    @property
+    def in_order(self) -> list[Asked]:
+        """The passes asked for, in a fixed order."""
+        return sorted(self.work.asked, key=lambda asked: json.dumps(asked.values))
 
     def key(self, settings: Mapping[str, Any]) -> str:
         """Content key: the unit and every setting that changes its numbers."""
@@ -83,13 +107,13 @@ class Unit:
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
-def conditions(
+def full_cross(
     policies: Mapping[str, Policy], positions: Iterable[str], deltas: Iterable[float], seeds: Iterable[int]
-) -> frozenset[Condition]:
+) -> frozenset[Asked]:
     """The full cross of a sweep: policies × positions × arms × deltas × seeds × antithetic members."""
     positions, deltas, seeds = tuple(positions), tuple(deltas), tuple(seeds)
     return frozenset(
-        Condition(policy_id, where, arm, float(delta), seed, sign)
+        Asked(Condition(policy_id, where, arm, float(delta), seed, sign))
         for policy_id, policy in policies.items()
         for where in positions
         for arm in ARMS
@@ -136,16 +160,22 @@ def missing_units(
 
 @dataclass(frozen=True)
 class Wanted:
-    """All that a run asked of one task: every condition on every item, at each set of layers.
+    """All that a run asked of one task in one experiment: every pass on every item, at each set of layers.
 
-    items: longest first, so that the items of a unit are of similar length.
+    items: longest first, so that the items of a unit are of similar length. control: whether delta = 0 is run.
     """
 
     experiment: str
     task: Task
     layers: tuple[tuple[int, ...], ...]
     items: tuple[ItemKey, ...]
-    conditions: frozenset[Condition]
+    asked: frozenset[Asked]
+    control: bool = True
+
+    @property
+    def key(self) -> str:
+        """What it is called in the manifest."""
+        return f"{self.experiment}/{self.task}"
 
     def missing(self, done: Done) -> list[Unit]:
         """Units for what is not done yet; the clean pass belongs to the first set of layers."""
@@ -154,16 +184,16 @@ class Wanted:
             unit
             for n, layers in enumerate(self.layers)
             for unit in missing_units(
-                self.experiment, self.task, layers, self.items, Work(n == 0, True, self.conditions), done, block
+                self.experiment, self.task, layers, self.items, Work(n == 0, self.control, self.asked), done, block
             )
         ]
 
     def with_earlier(self, earlier: "Wanted | None") -> "Wanted":
-        """All that this call and an earlier one asked of the same task: the larger set of items, every condition."""
+        """All that this call and an earlier one asked of the same task: the larger set of items, every pass."""
         if earlier is None:
             return self
         items = max(earlier.items, self.items, key=len)
-        return Wanted(self.experiment, self.task, self.layers, items, self.conditions | earlier.conditions)
+        return replace(self, items=items, asked=self.asked | earlier.asked)
 
     @property
     def document(self) -> dict[str, Any]:
@@ -173,7 +203,8 @@ class Wanted:
             "task": self.task,
             "layers": [list(group) for group in self.layers],
             "items": [list(key) for key in self.items],
-            "conditions": sorted((list(astuple(c)) for c in self.conditions), key=json.dumps),
+            "conditions": sorted((one.values for one in self.asked), key=json.dumps),
+            "control": self.control,
         }
 
     @classmethod
@@ -184,5 +215,6 @@ class Wanted:
             document["task"],
             tuple(map(tuple, document["layers"])),
             tuple((dataset, item) for dataset, item in document["items"]),
-            frozenset(Condition(*values) for values in document["conditions"]),
+            frozenset(map(Asked.from_values, document["conditions"])),
+            document["control"],
         )

@@ -5,12 +5,10 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from polarlens.engine.batching import by_length
 from polarlens.errors import ModelError
-from polarlens.protocol.config import RunConfig, grid
+from polarlens.protocol.config import RunConfig
 from polarlens.protocol.layers import format_layers, parse_layers
-from polarlens.protocol.plan import Wanted, conditions
-from polarlens.protocol.presets import POLICIES, policies_as_data
+from polarlens.protocol.presets import policies_as_data
 from polarlens.protocol.tasks import Read, TaskData, encode_data
 
 if TYPE_CHECKING:
@@ -36,26 +34,6 @@ class Prepared:
     def batch_tokens(self) -> int:
         """Padded tokens of one forward pass."""
         return self.config.batch_tokens or BATCH_TOKENS
-
-    @property
-    def wanted(self) -> list[Wanted]:
-        """All that is asked, task by task."""
-        config = self.config
-        return [
-            Wanted(
-                "sweep",
-                task.task,
-                self.groups,
-                tuple((e.item.dataset, e.item.item) for e in by_length(task.encoding.items)),
-                conditions(
-                    POLICIES[config.preset][task.task],
-                    config.positions or ("all",),
-                    grid(config, task.task),
-                    range(config.seeds),
-                ),
-            )
-            for task in self.tasks
-        ]
 
 
 def prepare(config: RunConfig, lm: "LanguageModel", read: Read) -> Prepared:

@@ -6,23 +6,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from polarlens.engine.conditions import Protocol
-from polarlens.engine.engine import Engine
 from polarlens.errors import NumericalError, UsageError
+from polarlens.protocol.bench import Bench
 from polarlens.protocol.config import RunConfig, resolved
 from polarlens.protocol.environment import peak_memory_bytes
 from polarlens.protocol.estimate import Estimate, estimate, work_tokens
+from polarlens.protocol.experiments import EXPERIMENTS, all_wanted, done_in, missing_units
 from polarlens.protocol.folder import check_items, check_settings, discard, locked, read_manifest
 from polarlens.protocol.manifest import build_manifest
-from polarlens.protocol.plan import Unit, Wanted, done_work
+from polarlens.protocol.plan import Unit, Wanted
 from polarlens.protocol.prepared import Prepared, prepare, settings_of
-from polarlens.protocol.presets import POLICIES
 from polarlens.protocol.progress import say, tracked
 from polarlens.protocol.result import Run
 from polarlens.protocol.summarise import rebuild
-from polarlens.protocol.sweep import Labels, sweep_rows
 from polarlens.protocol.tasks import read_data
-from polarlens.rows.store import damaged_parts, scan, write_json, write_part
+from polarlens.rows.store import damaged_parts, write_json, write_part
 
 if TYPE_CHECKING:
     from polarlens.models import LanguageModel
@@ -71,16 +69,15 @@ def _earlier(prepared: Prepared, settings: Mapping[str, Any]) -> dict[str, Any] 
     if manifest is None or prepared.config.overwrite:
         return None
     check_settings(folder, manifest["settings"], settings)
-    for wanted in prepared.wanted:
-        if wanted.task in manifest["wanted"]:
-            check_items(folder, Wanted.from_document(manifest["wanted"][wanted.task]), wanted)
+    for wanted in all_wanted(prepared):
+        if wanted.key in manifest["wanted"]:
+            check_items(folder, Wanted.from_document(manifest["wanted"][wanted.key]), wanted)
     return manifest
 
 
 def _units(prepared: Prepared, folder: Path | None) -> list[Unit]:
     """The units that the folder (None: a new one) does not hold yet."""
-    done = done_work(part.unit for part in scan(folder, "sweep")[0]) if folder else {}
-    return [unit for wanted in prepared.wanted for unit in wanted.missing(done)]
+    return missing_units(all_wanted(prepared), done_in(folder) if folder else {})
 
 
 def _planned(prepared: Prepared, units: list[Unit]) -> Estimate:
@@ -91,9 +88,10 @@ def _planned(prepared: Prepared, units: list[Unit]) -> Estimate:
 
 
 def _set_damaged_aside(folder: Path, *, quiet: bool) -> None:
-    for path in damaged_parts(folder, "sweep"):
-        path.rename(path.with_suffix(".damaged"))
-        say(f"{path}: damaged, set aside and redone", quiet=quiet)
+    for name in EXPERIMENTS:
+        for path in damaged_parts(folder, name):
+            path.rename(path.with_suffix(".damaged"))
+            say(f"{path}: damaged, set aside and redone", quiet=quiet)
 
 
 def _work(prepared: Prepared, settings: dict[str, Any], old: dict[str, Any] | None) -> Run:
@@ -127,26 +125,25 @@ def _run_units(
     prepared: Prepared, units: list[Unit], settings: Mapping[str, Any], manifest: Mapping[str, Any]
 ) -> dict[str, str]:
     """Do every unit; a unit that fails is reported by key and does not stop the others."""
-    config, lm, folder = prepared.config, prepared.lm, prepared.config.out
+    config, folder = prepared.config, prepared.config.out
     assert folder is not None
-    assert config.delta_mode is not None
     items = {task.task: task.by_key for task in prepared.tasks}
-    has_bos = {task.task: task.has_bos for task in prepared.tasks}
-    labels = Labels(lm.name, config.delta_mode)
+    medians = {
+        task: {int(layer): median for layer, median in found.items()}
+        for task, found in manifest["site_medians"].items()
+    }
+    bench = Bench(prepared, medians)
     failed: dict[str, str] = {}
-    with tracked(sum(work_tokens(u, items[u.task]) for u in units), "sweep", quiet=config.quiet) as advance:
+    what = ", ".join(dict.fromkeys(unit.experiment for unit in units))
+    with tracked(sum(work_tokens(u, items[u.task]) for u in units), what, quiet=config.quiet) as advance:
         for unit in units:
-            medians = {int(layer): m for layer, m in manifest["site_medians"].get(unit.task, {}).items()}
-            protocol = Protocol(unit.layers, config.delta_mode, POLICIES[config.preset][unit.task], medians)
-            engine = Engine(lm, protocol, kl=unit.task == "loss")
             key = unit.key(settings)
             try:
-                rows = sweep_rows(
-                    engine, unit, items[unit.task], labels, has_bos=has_bos[unit.task],
-                    batch_tokens=prepared.batch_tokens, allow_mismatch=bool(config.allow_mismatch), advance=advance,
-                )  # fmt: skip
-                write_part(folder, "sweep", key, rows, unit.document)
+                rows = EXPERIMENTS[unit.experiment].rows(bench, unit, advance)
+                write_part(folder, unit.experiment, key, rows, unit.document)
             except (NumericalError, RuntimeError, OSError) as error:
-                failed[key] = f"{unit.task}, {len(unit.items)} items from {unit.items[0][1]}: {error}"
+                failed[key] = (
+                    f"{unit.experiment}, {unit.task}, {len(unit.items)} items from {unit.items[0][1]}: {error}"
+                )
                 say(f"unit {key} failed: {error}", quiet=config.quiet)
     return failed

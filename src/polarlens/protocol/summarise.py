@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from polarlens.errors import UsageError
+from polarlens.protocol.experiments import done_in, missing_units
 from polarlens.protocol.folder import read_manifest
-from polarlens.protocol.plan import Wanted, done_work
+from polarlens.protocol.plan import Wanted
 from polarlens.protocol.tasks import TaskData
-from polarlens.rows.store import read_rows, scan, write_json
+from polarlens.rows.store import read_rows, write_json
 from polarlens.statistics import summarise, unigram_cross_entropy
 
 
@@ -34,8 +35,7 @@ def rebuild(folder: Path) -> dict[str, Any]:
             "this folder holds no run", where=str(folder), fix="Give the folder that `polarlens run --out` wrote."
         )
     rows = read_rows(folder, "sweep")
-    done = done_work(part.unit for part in scan(folder, "sweep")[0])
-    missing = [unit for one in manifest["wanted"].values() for unit in Wanted.from_document(one).missing(done)]
+    missing = missing_units(map(Wanted.from_document, manifest["wanted"].values()), done_in(folder))
     summary = summarise(
         rows,
         model=manifest["model"]["name"],

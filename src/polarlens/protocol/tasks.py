@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from polarlens.data import Dataset, Pair, Text, read_pairs, read_texts
+from polarlens.engine.batching import by_length
 from polarlens.engine.encoding import Encoded, Encoding, encode_pairs, encode_texts
 from polarlens.errors import UsageError
 from polarlens.protocol.config import RunConfig, Task, sources
@@ -36,6 +37,11 @@ class TaskData:
     def by_key(self) -> dict[ItemKey, Encoded]:
         """The items by (dataset, item)."""
         return {(encoded.item.dataset, encoded.item.item): encoded for encoded in self.encoding.items}
+
+    @property
+    def keys(self) -> tuple[ItemKey, ...]:
+        """The items' keys, longest item first."""
+        return tuple((e.item.dataset, e.item.item) for e in by_length(self.encoding.items))
 
 
 def read_data(config: RunConfig) -> Read:
