@@ -2,8 +2,8 @@
 
     python benchmarks/precision.py MODEL --text FILE [--lines 12] [--seeds 4] [--delta 0.01] [--layers middle]
 
-Runs both arms on every line with `seeds` antithetic draws (a relative delta, policy `matched`), takes the variance of an
-item's influence on R = D_angular / D_magnitude apart into items and draws, and prints how many forward passes a
+Runs both arms on every line with `seeds` antithetic draws (a relative delta, policy `matched`), takes the variance of
+an item's influence on R = D_angular / D_magnitude apart into items and draws, and prints how many forward passes a
 half-width of 10 % of R takes with the best number of draws per item and with 5, and the factor between the two kinds.
 A 90 % bootstrap interval over the lines stands beside the factor: with few lines it is wide.
 """
