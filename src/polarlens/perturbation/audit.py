@@ -63,7 +63,8 @@ class AuditDesign:
 
     def runs(self, task: str) -> list[tuple[AuditPolicy, Arm]]:
         """The combinations and arms to run for a task."""
-        return [(one, arm) for one in self.policies for arm in ARMS if self.source[task][one.id][arm] == one.id]
+        of_task = self.source.get(task, {})
+        return [(one, arm) for one in self.policies for arm in ARMS if of_task and of_task[one.id][arm] == one.id]
 
 
 def audit_design(*, delta_mode: str, n_layers: int, tasks: Sequence[str] = ("loss", "pairs")) -> AuditDesign:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from polarlens.statistics.intervals import Array, Estimate, Moments, as_list, moments
+from polarlens.statistics.intervals import Array, Estimate, IntArray, Moments, as_list, moments
 from polarlens.statistics.multiplicity import bonferroni_level, holm
 from polarlens.statistics.ratio import ratio, ratio_interval
 
@@ -66,13 +66,14 @@ def block_curvatures(rows: pd.DataFrame, loss_measure: str = "nll") -> list[Bloc
     numbers = rows[["n_tokens", "radial", "tangential", "gradient"]].to_numpy(np.float64, na_value=np.nan)
     rows = rows[np.isfinite(numbers).all(axis=1) & (numbers[:, 0] > 0)]
     groups = rows.groupby(["positions", "block"], dropna=False, sort=True)
-    return [_block(part, int(block), positions, loss_measure) for (positions, block), part in groups]  # type: ignore[misc]
+    return [_block(part, loss_measure) for _, part in groups]
 
 
-def _block(rows: pd.DataFrame, block: int, positions: object, loss_measure: str) -> BlockCurvature:
+def _block(rows: pd.DataFrame, loss_measure: str) -> BlockCurvature:
     dataset = rows["dataset"].where(rows["dataset"].notna(), "") if "dataset" in rows else pd.Series("", rows.index)
     name = dataset.astype(str) + "\n" + rows["item"].astype(str)
     codes, names = pd.factorize(name, sort=True)
+    codes = codes.astype(np.int64)
     first = np.unique(codes, return_index=True)[1]
     cluster = rows["cluster"].where(rows["cluster"].notna(), name) if "cluster" in rows else name
     tokens = rows["n_tokens"].to_numpy(np.float64)
@@ -87,11 +88,12 @@ def _block(rows: pd.DataFrame, block: int, positions: object, loss_measure: str)
     found = moments(means, weights, cluster.to_numpy(object)[first].astype(str))
     own = [_probe_variance(value, codes, count, float(weights.mean())) for value in values[:2]]
     shares = [_share(variance, found, k) for k, variance in enumerate(own)]
-    where = positions if isinstance(positions, str) else None
+    where, block = rows["positions"].iloc[0], int(rows["block"].iloc[0])
+    where = where if isinstance(where, str) else None
     return BlockCurvature(block, where, found, (shares[0], shares[1]), int(rows["seed"].nunique()))
 
 
-def _probe_variance(values: Array, codes: Array, count: Array, mean_weight: float) -> float | None:
+def _probe_variance(values: Array, codes: IntArray, count: Array, mean_weight: float) -> float | None:
     """Variance of the estimate that comes from the probes: sum over items of s_i²/P_i, in units of the estimate."""
     if not (count > 1).all():
         return None
