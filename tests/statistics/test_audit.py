@@ -132,13 +132,13 @@ class TestSurvival:
 class TestEffects:
     def test_planted_effects(self, found):
         for policy_id, times in (
-            ("matched:layers=mix", 8.0), ("matched:layers=shared", 1.0), ("matched:layers=mix,members=mix", 8.0),
+            ("matched:layers=mix", 8.0), ("matched:layers=shared", 1.0), ("matched:items=by-length", 1.0),
             ("notebook:layers=fresh", 1 / 8.0), ("notebook:layers=shared", 1 / 8.0), ("matched:plane=data", 1.0),
         ):  # fmt: skip
             e = effect(found, policy_id, "log_ratio")
             assert e["ci95"][0] < math.log(times) < e["ci95"][1], (policy_id, e)
-            # the notebook's items share two draws: one degree of freedom
-            assert e["ci95"][1] - e["ci95"][0] < (0.25 if e["from"] == "matched" else 1.5)
+            shared = e["from"] == "notebook" or "by-length" in policy_id  # two draws: one degree of freedom
+            assert e["ci95"][1] - e["ci95"][0] < (1.5 if shared else 0.25)
         for policy_id in ("matched:members=independent", "matched:layers=shared,members=independent"):
             e = effect(found, policy_id, "accuracy")
             assert e["ci95"][0] < -18 < e["ci95"][1], (policy_id, e)
@@ -152,6 +152,8 @@ class TestEffects:
     def test_no_entry_where_the_rows_are_the_same(self, found):
         ids = {e["policy_id"] for e in found.effects if e["measure"] == "log_ratio"}
         assert not ids & {"matched", "notebook", "matched:members=independent", "notebook:members=common"}
+        assert not ids & {f"matched:layers=mix,members={level}" for level in ("independent", "mix")}
+        assert len(ids) == len(DESIGN.policies) - 2 - 8  # corners; those that differ in the members alone, for a text
         assert "matched:members=independent" in {e["policy_id"] for e in found.effects if e["measure"] == "accuracy"}
 
     def test_interactions(self, found):

@@ -115,8 +115,8 @@ def effect_entries(measured: Damages, design: AuditDesign, loss_measure: str) ->
     """Every policy against its corner on both measures, the largest first, then the interactions of the cross.
 
     `log_ratio`: change of log R, so that exp(value) multiplies the loss ratio; `accuracy`: change of drop_magnitude -
-    drop_angular, points. `rank` orders the effects of a measure by size; p_holm corrects over them. A policy that has
-    the same rows as its corner in a task has no effect there and no entry.
+    drop_angular, points. `rank` orders the effects of a measure by size; p_holm corrects over them. A policy that
+    repeats the rows of another in a task has no entry there.
     """
     arms: dict[tuple[str, str], Arms] = {}
     for arm in measured.arms:
@@ -137,7 +137,8 @@ def effect_entries(measured: Damages, design: AuditDesign, loss_measure: str) ->
 def _contrasts(one: AuditPolicy, design: AuditDesign, task: str) -> dict[str, dict[str, float]]:
     """kind -> weights over policies: the effect against the corner, and the interaction of two factors."""
     source = design.source.get(task, {})
-    if one.id not in source or source[one.id] == source.get(one.corner):
+    repeats = any((s.policy_id, s.task) == (one.id, task) for s in design.skipped)
+    if one.id == one.corner or one.id not in source or repeats:
         return {}
     found = {"effect": {one.id: 1.0, one.corner: -1.0}}
     if len(one.changes) > 1:
