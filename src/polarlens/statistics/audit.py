@@ -57,7 +57,7 @@ def audit(
     policies = {one.id: one.policy.as_dict() for one in design.policies}
     usable = usable_conditions(measured, policies, unigram_nll)
     compared = comparisons(measured, policies, usable)
-    floors = [task for task in ("loss", "pairs") if clean_at_floor(measured, task, unigram_nll)]
+    floors = clean_at_floor(measured, unigram_nll)
     survival: list[dict[str, object]] = []
     for one in design.policies:
         setting = Setting(model, "audit", delta_mode, one.positions, loss_measure, policies, floors, bands)
