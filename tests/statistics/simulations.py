@@ -13,6 +13,7 @@ import numpy as np
 from polarlens.statistics.bootstrap import bca
 from polarlens.statistics.intervals import moments
 from polarlens.statistics.kinds import Bands, Sides, classify, overall
+from polarlens.statistics.precision import look, rounds
 from polarlens.statistics.ratio import ratio, ratio_interval
 
 Draw = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
@@ -136,6 +137,41 @@ def shared_ratio(n: int, seeds: int, seed_sd: float, studies: int, seed: int = 0
     return hit / max(studies - refused, 1), refused / studies
 
 
+@dataclass
+class Stopping:
+    """Of studies that stop by the width of R's interval: coverage, mean items used, share that ran into the cap."""
+
+    coverage: float
+    items: float
+    capped: float
+
+
+def stopping(
+    shape: str,
+    width: float,
+    cap: int,
+    studies: int,
+    seed: int = 0,
+    model: Callable[..., np.ndarray] = plain,
+    chunk: int = 200,
+) -> Stopping:
+    """Coverage of the interval of R at the round in which `look` stops; items come in an order of their own."""
+    rng = np.random.default_rng(seed)
+    hits = items = capped = 0
+    for start in range(0, studies, chunk):
+        for study in model(rng, shape, min(chunk, studies - start), cap):
+            n: int | None = rounds(cap)[0]
+            while n is not None:
+                m = moments(study[:, :n])
+                found = look([m], n, width, cap)
+                n = found.next_items
+            interval, _ = ratio_interval(m)
+            hits += interval is not None and interval[0] <= ANGULAR / MAGNITUDE <= interval[1]
+            items += found.n_items
+            capped += found.half_width is None or found.half_width > width
+    return Stopping(hits / studies, items / studies, capped / studies)
+
+
 @dataclass(frozen=True)
 class Truth:
     """True mean damages per delta: (angular, magnitude) nats and points, for n texts and pairs."""
@@ -211,6 +247,15 @@ def main(studies: int) -> None:
         of_ratio, refused = shared_ratio(60, 5, sd, studies // 5)
         print(f"  60 items x 5 shared seeds, seed SD {sd}: two-way {two_way:.4f}, nested {nested:.4f}")
         print(f"    ratio: {of_ratio:.4f} (refused {refused:.4f})")
+    print("adaptive precision: studies that stop when R's half-width reaches a share of R, at most 960 items")
+    for model in (plain, damages):
+        for shape in SHAPES:
+            for width in (0.4, 0.28, 0.2):
+                s = stopping(shape, width, 960, studies, model=model)
+                print(
+                    f"  {model.__name__:8} {shape:12} width {width}: covers {s.coverage:.4f}  "
+                    f"items {s.items:.0f}  at the cap {s.capped:.4f}"
+                )
     print("verdicts")
     for name, truth in SCENARIOS.items():
         shares = {kind: count / studies for kind, count in verdicts(truth, studies).most_common()}

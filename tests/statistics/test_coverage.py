@@ -1,7 +1,17 @@
 """Do the intervals cover, and how often does the verdict err? Simulated studies with a known truth."""
 
 import pytest
-from simulations import SCENARIOS, coverage, shared_draws, shared_ratio, token_weighted, verdicts
+from simulations import (
+    SCENARIOS,
+    coverage,
+    damages,
+    plain,
+    shared_draws,
+    shared_ratio,
+    stopping,
+    token_weighted,
+    verdicts,
+)
 
 FLOOR = {("exponential", 50): 0.93, ("exponential", 200): 0.93, ("lognormal", 50): 0.89, ("lognormal", 200): 0.91}
 
@@ -37,6 +47,29 @@ def test_coverage_with_shared_draws():
     of_ratio, refused = shared_ratio(60, 5, 0.5, 200)
     assert of_ratio >= 0.90
     assert refused < 0.05
+
+
+def check_stopping(studies: int, slack: float) -> None:
+    """Looking at the interval after every round and stopping when it is narrow leaves its coverage where it was."""
+    for model, shape, width in (
+        (plain, "exponential", 0.28),
+        (plain, "lognormal", 0.24),
+        (damages, "exponential", 0.24),
+    ):
+        s = stopping(shape, width, 960, studies, seed=3, model=model)
+        assert FLOOR[shape, 50] - slack <= s.coverage <= 0.97 + slack, (model.__name__, shape, s)
+        assert s.capped < 0.05
+        assert 60 < s.items < 700
+
+
+def test_coverage_with_stopping():
+    check_stopping(600, 0.02)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(3600)
+def test_coverage_with_stopping_in_full():
+    check_stopping(10_000, 0.0)
 
 
 def check_verdicts(studies: int, slack: float) -> None:

@@ -224,9 +224,21 @@ class TestFloors:
         rows = sweep(CROSSED["loss"], by_arm(10.0, 1.0), n_pairs=60, **more)
         found = summary(rows, unigram_nll=4.0 if task == "loss" else 99.0)
         assert found["verdict"]["kind"] == "uninformative"
-        assert task in found["verdict"]["why"]
+        why = found["verdict"]["why"]
+        if task == "pairs":
+            low, high = found["baseline"]["pairs"]["ci95"]
+            assert f"{low:.1f} to {high:.1f} points on 60 pairs, reaches chance (50)" in why
+        else:
+            low, high = found["baseline"]["loss"]["nll"]["ci95"]
+            assert f"{low:.2f} to {high:.2f} nats per token on 40 texts, reaches the unigram" in why
+        of_claim = found["claims"][0 if task == "loss" else 1]["why"]
+        assert why.removeprefix("the clean score is at the floor: ") in of_claim
         status = {c["id"]: c["status"] for c in found["claims"]}
         assert status["C1" if task == "loss" else "C2"] == "inconclusive"
+
+    def test_clean_score_below_chance(self):
+        rows = sweep(CROSSED["loss"], by_arm(10.0, 1.0), n_pairs=60, clean_accuracy=0.1)
+        assert "60 pairs, lies below chance (50)" in summary(rows)["verdict"]["why"]
 
     def test_unknown_unigram_is_said(self):
         found = summary(sweep(CROSSED["loss"], None, n_texts=5), unigram_nll=None)
@@ -266,8 +278,15 @@ class TestClaims:
         assert list(claims) == [f"C{k}" for k in range(1, 10)]
         published = {"C1": 42.9, "C2": 18.8, "C3": 0.132, "C4": 0.162, "C5": 3.18, "C6": 51.9, "C9": 56.8}
         assert {c.id: c.paper for c in CLAIMS if c.paper is not None} == published
-        for name in ("C3", "C4", "C5", "C6", "C7"):
-            assert (claims[name]["status"], claims[name]["why"]) == ("not_run", "not built in this version")
+        for name, needs in (
+            ("C3", "repair"),
+            ("C4", "repair"),
+            ("C5", "propagation"),
+            ("C6", "probing"),
+            ("C7", "probing"),
+        ):
+            assert claims[name]["status"] == "not_run"
+            assert claims[name]["why"].startswith(f"{needs} was not run")
         assert "compare.json" in claims["C8"]["why"]
 
     def test_reasons_of_the_caller(self):
@@ -277,6 +296,8 @@ class TestClaims:
     def test_replicates(self):
         claims = self.claims(sweep(**CROSSED))
         assert (claims["C1"]["status"], claims["C1"]["delta"]) == ("replicates", 0.05)
+        assert "at delta 0.05 (1 of 1 comparisons)" in claims["C1"]["why"]
+        assert "the order, not the size" in claims["C1"]["why"]
         assert claims["C1"]["measured"] == pytest.approx(3.0, rel=0.1)
         assert claims["C1"]["ci95"][0] < claims["C1"]["measured"] < claims["C1"]["ci95"][1]
         assert (claims["C2"]["status"], claims["C2"]["delta"]) == ("replicates", 0.1)

@@ -1,57 +1,28 @@
-"""The published claims (arXiv 2602.11169) as data, and what a sweep says about those it can test.
+"""What a run says about the published claims: C1 and C2 from the sweep, C3 to C7 from contrasts handed in."""
 
-Status tests order, not size: `replicates` when the stated sign holds at one delta or more and the opposite at none,
-`contradicts` when the opposite holds at one or more and the stated sign at none, or when every interval lies in the
-band of equivalence; otherwise `inconclusive`. Signs are tested at 0.025 one-sided after Holm over the usable deltas
-(times blocks) that the claim speaks of.
-"""
-
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from polarlens.statistics.claims_given import Given, given_entry
 from polarlens.statistics.contrasts import Comparison
 from polarlens.statistics.estimates import Policies
-from polarlens.statistics.intervals import Estimate, Interval, as_list, inside
-from polarlens.statistics.kinds import ALPHA, Bands, losses_equal
-from polarlens.statistics.multiplicity import bonferroni_level, holm
+from polarlens.statistics.intervals import Interval, as_list, inside
+from polarlens.statistics.kinds import Bands, losses_equal
+from polarlens.statistics.multiplicity import bonferroni_level
+from polarlens.statistics.order import order_status, reference_delta
+from polarlens.statistics.published import CLAIMS, PAPER_LAYERS, Claim, in_the_published_setting
 from polarlens.statistics.ratio import ratio, ratio_interval
 from polarlens.statistics.verdict import pair_policy_name
 
-PAPER_MODEL, PAPER_LAYERS, PAPER_PRESETS = "pythia-410m", "8-15", ("paper", "notebook")
-REFERENCE_DELTA = {"absolute": 5.0}  # where one delta stands for a grid; 0.1 in the other modes
-
-
-@dataclass(frozen=True)
-class Claim:
-    """id, the claim in words, and the published number (None where the paper gives none)."""
-
-    id: str
-    text: str
-    paper: float | None
-
-
-CLAIMS: tuple[Claim, ...] = (
-    Claim("C1", "Angular perturbation harms next-token loss more than magnitude perturbation (ratio)", 42.9),
-    Claim("C2", "Magnitude perturbation harms subject-verb agreement more than angular (points)", 18.8),
-    Claim("C3", "Repairing attention recovers more of the angular than of the magnitude damage (fraction)", 0.132),
-    Claim("C4", "Repairing the norms recovers more of the magnitude than of the angular damage (fraction)", 0.162),
-    Claim("C5", "Angular errors grow more through the layers than magnitude errors (ratio of amplifications)", 3.18),
-    Claim("C6", "Direction encodes part of speech better than magnitude (points)", 51.9),
-    Claim("C7", "Magnitude encodes parse depth (gain in held-out R2 over confounds)", None),
-    Claim("C8", "RMSNorm reverses the loss side", None),
-    Claim("C9", "C1 and C3 hold at a scale of 1e9 parameters or more (ratio)", 56.8),
-)
-_NOT_BUILT = "not built in this version"
-NOT_RUN = {
-    **dict.fromkeys(("C3", "C4", "C5", "C6", "C7"), _NOT_BUILT),
-    **dict.fromkeys(("C8", "C9"), "needs several models: see compare.json"),
-}
+__all__ = ["CLAIMS", "Claim", "Given", "Setting", "claim_entries", "order_status", "reference_delta"]
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What the claims need to know about the run."""
+    """What the claims need to know about the run.
+
+    clean_at_floor: task -> why its unperturbed score is at the floor. n_layers: blocks of the model, for the probes.
+    """
 
     model: str
     preset: str
@@ -59,51 +30,48 @@ class Setting:
     positions: str | None
     loss_measure: str
     policies: Policies
-    clean_at_floor: Sequence[str]
+    clean_at_floor: Mapping[str, str]
     bands: Bands
+    n_layers: int | None = None
 
 
 def claim_entries(
-    compared: Sequence[Comparison], setting: Setting, not_run: Mapping[str, str] | None = None
+    compared: Sequence[Comparison],
+    setting: Setting,
+    not_run: Mapping[str, str] | None = None,
+    given: Mapping[str, Sequence[Given]] | None = None,
 ) -> list[dict[str, object]]:
-    """The `claims` of the summary, C1 to C9. `not_run`: id -> reason, for claims that the run could not test."""
+    """The `claims` of the summary, C1 to C9.
+
+    not_run: id -> reason, for claims that the run could not test. given: id -> contrasts of other experiments, for C3
+    to C7.
+    """
     here = [one for one in compared if one.condition.positions == setting.positions and one.phenomenon is None]
-    reasons = {**NOT_RUN, **(not_run or {})}
     tested: dict[str, Callable[[], dict[str, object]]] = {
         "C1": lambda: _c1([one for one in here if one.measure == setting.loss_measure], setting),
         "C2": lambda: _c2([one for one in here if one.measure == "accuracy"], setting),
     }
-    out = []
+    reasons, out = not_run or {}, []
+
+    def judged(claim: Claim) -> dict[str, object]:
+        if claim.id in reasons:
+            return {"why": reasons[claim.id]}
+        if claim.id in tested:
+            return tested[claim.id]()
+        return given_entry(
+            claim,
+            (given or {}).get(claim.id, ()),
+            model=setting.model,
+            preset=setting.preset,
+            delta_mode=setting.delta_mode,
+            n_layers=setting.n_layers,
+        )
+
     for claim in CLAIMS:
         entry: dict[str, object] = {"id": claim.id, "claim": claim.text, "paper": claim.paper}
-        blank = {"measured": None, "ci95": None, "status": "not_run", "size_agrees": None, "delta": None}
-        found = tested[claim.id]() if claim.id in tested and claim.id not in reasons else {}
-        why = found.get("why", reasons.get(claim.id))
-        out.append({**entry, **blank, **found, "why": why})
+        blank = {"measured": None, "ci95": None, "status": "not_run", "size_agrees": None, "delta": None, "why": None}
+        out.append({**entry, **blank, **judged(claim)})
     return out
-
-
-def order_status(estimates: Sequence[Estimate], in_band: Sequence[bool]) -> tuple[str, str]:
-    """(status, why) of a claim that states a positive sign. in_band: whether each interval lies in the band."""
-    positive = [i for i, p in enumerate(holm([e.p_above() for e in estimates])) if p is not None and p <= ALPHA]
-    negative = [i for i, p in enumerate(holm([e.p_below() for e in estimates])) if p is not None and p <= ALPHA]
-    n = len(estimates)
-    if positive and not negative:
-        return "replicates", f"the stated order holds in {len(positive)} of {n} comparisons, the opposite in none"
-    if negative and not positive:
-        return "contradicts", f"the opposite order holds in {len(negative)} of {n} comparisons, the stated in none"
-    if positive:
-        return "inconclusive", "the stated order holds in some comparisons and the opposite in others"
-    if n and all(in_band):
-        return "contradicts", "every interval lies in the band of equivalence"
-    why = "; ".join(dict.fromkeys(e.why for e in estimates if e.why))
-    return "inconclusive", why or "neither order is established"
-
-
-def reference_delta(deltas: Sequence[float], mode: str | None) -> float:
-    """The delta that stands for a grid: the nearest to 0.1 (absolute: 5) on the log scale, the smaller of two."""
-    wanted = REFERENCE_DELTA.get(mode or "", 0.1)
-    return min(sorted(deltas), key=lambda delta: abs(math.log(delta / wanted)))
 
 
 def _c1(loss: Sequence[Comparison], setting: Setting) -> dict[str, object]:
@@ -120,7 +88,7 @@ def _c1(loss: Sequence[Comparison], setting: Setting) -> dict[str, object]:
     if usable:
         level = bonferroni_level(0.95, len(usable))
         in_band = [losses_equal(one.moments, level, setting.bands.loss_ratio) for one in usable]
-        status, why = order_status([one.difference for one in usable], in_band)
+        status, why = order_status([one.difference for one in usable], in_band, _places(usable))
     at99 = ratio_interval(shown.moments, 0.99)[0] if value is not None else None
     return {
         "measured": value,
@@ -147,7 +115,7 @@ def _c2(pairs: Sequence[Comparison], setting: Setting) -> dict[str, object]:
         level, points = bonferroni_level(0.95, len(usable)), setting.bands.points
         estimates = [one.difference for one in usable]
         in_band = [inside(estimate.interval(level), -points, points) for estimate in estimates]
-        status[name] = order_status(estimates, in_band) if usable else ("inconclusive", why)
+        status[name] = order_status(estimates, in_band, _places(usable)) if usable else ("inconclusive", why)
     name = "independent" if "independent" in under else next(iter(under))
     grid = [one.condition.delta for one in under[name] if one.usable] or [one.condition.delta for one in under[name]]
     shown_delta = delta or reference_delta(grid, setting.delta_mode)
@@ -179,9 +147,13 @@ def _published(compared: Sequence[Comparison], delta: float, setting: Setting) -
 
 def _usable(at: Sequence[Comparison], task: str, setting: Setting) -> tuple[list[Comparison], str]:
     if task in setting.clean_at_floor:
-        return [], "the clean score is at the floor of the task"
+        return [], setting.clean_at_floor[task]
     usable = [one for one in at if one.usable]
     return usable, "" if usable else "both arms are at the floor of the task"
+
+
+def _places(usable: Sequence[Comparison]) -> list[str]:
+    return [f"delta {one.condition.delta:g}" for one in usable]
 
 
 def _middle(at: Sequence[Comparison]) -> Comparison:
@@ -199,8 +171,7 @@ def _because(*reasons: str | None) -> str:
 
 def _size_agrees(claim: str, at99: Interval | None, shown: Comparison, delta: float, setting: Setting) -> bool | None:
     """Whether the 99 % interval holds the published number; null unless the setting is the paper's."""
-    name = setting.model.rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1].split("@")[0].lower()
-    published = name == PAPER_MODEL and setting.preset in PAPER_PRESETS and setting.delta_mode == "absolute"
+    published = in_the_published_setting(setting.model, setting.preset, setting.delta_mode)
     if not published or shown.condition.delta != delta or shown.condition.layers != PAPER_LAYERS:
         return None
     paper = next(one.paper for one in CLAIMS if one.id == claim)

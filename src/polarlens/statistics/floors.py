@@ -51,11 +51,24 @@ def at_floor(level: Estimate, task: str, unigram_nll: float | None) -> bool:
     return unigram_nll is not None and interval[1] >= unigram_nll
 
 
-def clean_at_floor(damages: Damages, task: str, unigram_nll: float | None) -> bool:
-    """Whether the unperturbed model is at the floor of `task`."""
-    measure = "accuracy" if task == "pairs" else "nll"
-    moments = clean_moments(damages, task, measure)
-    return moments is not None and at_floor(moments.linear(1.0), task, unigram_nll)
+def clean_at_floor(damages: Damages, unigram_nll: float | None) -> dict[str, str]:
+    """Task -> why its unperturbed score is at the floor; without the tasks whose score is not."""
+    found = {}
+    for task, measure in (("loss", "nll"), ("pairs", "accuracy")):
+        moments = clean_moments(damages, task, measure)
+        level = Estimate(None) if moments is None else moments.linear(1.0)
+        interval = level.interval()
+        if moments is None or interval is None or not at_floor(level, task, unigram_nll):
+            continue
+        low, high = interval
+        if task == "pairs":
+            what = f"accuracy, {max(low, 0.0):.1f} to {min(high, 100.0):.1f} points on {moments.n_items} pairs"
+            floor = f"{'reaches' if high >= CHANCE else 'lies below'} chance ({CHANCE:g})"
+        else:
+            what = f"loss, {low:.2f} to {high:.2f} nats per token on {moments.n_items} texts"
+            floor = f"reaches the unigram cross-entropy ({unigram_nll:.2f})"
+        found[task] = f"{task}: the 95 % interval of clean {what}, {floor}"
+    return found
 
 
 def usable_conditions(damages: Damages, policies: Policies, unigram_nll: float | None) -> Mapping[Condition, bool]:

@@ -6,7 +6,7 @@ import pandas as pd
 
 from polarlens.statistics.baseline import baseline
 from polarlens.statistics.cells import cell_entries
-from polarlens.statistics.claims import Setting, claim_entries
+from polarlens.statistics.claims import Given, Setting, claim_entries
 from polarlens.statistics.contrasts import Comparison, comparisons, contrast_entries
 from polarlens.statistics.damage import Damages, damages
 from polarlens.statistics.estimates import Policies
@@ -33,6 +33,8 @@ def summarise(
     missing_units: int = 0,
     complete: bool = True,
     not_run: Mapping[str, str] | None = None,
+    given: Mapping[str, Sequence[Given]] | None = None,
+    n_layers: int | None = None,
     bands: Bands = DEFAULT_BANDS,
 ) -> dict[str, object]:
     """The summary of a sweep as plain data: numbers are finite or null, ready for `json.dumps(allow_nan=False)`.
@@ -42,13 +44,14 @@ def summarise(
     policies: policy_id -> factor -> level, or {arm: level} where the arms differ.
     unigram_nll: unigram cross-entropy of the scored tokens, nats per token; the floor of the loss. None: not checked.
     not_run: claim id -> why it was not tested, beside what the sweep itself cannot test.
+    given: claim id -> contrasts of other experiments, which decide C3 to C7. n_layers: blocks of the model.
     """
     if "experiment" in rows:
         rows = rows[rows["experiment"] == EXPERIMENT]
     measured = damages(rows)
     usable = usable_conditions(measured, policies, unigram_nll)
     compared = comparisons(measured, policies, usable)
-    floors = [task for task in ("loss", "pairs") if clean_at_floor(measured, task, unigram_nll)]
+    floors = clean_at_floor(measured, unigram_nll)
     positions = headline_positions(compared)
     loss_measure = LOSS_MEASURE.get(preset, "nll")
     setting = Setting(
@@ -60,6 +63,7 @@ def summarise(
         policies=policies,
         clean_at_floor=floors,
         bands=bands,
+        n_layers=n_layers,
     )
     verdicts = {
         where: verdict(
@@ -83,7 +87,7 @@ def summarise(
         "baseline": baseline(measured),
         "cells": cell_entries(EXPERIMENT, measured, policies, usable),
         "contrasts": contrast_entries(EXPERIMENT, compared),
-        "claims": claim_entries(compared, setting, not_run),
+        "claims": claim_entries(compared, setting, not_run, given),
         "verdict": verdicts[positions],
         "skipped": [dict(one) for one in skipped],
         "warnings": [*warnings, *_notices(measured, unigram_nll, verdicts, positions, policies)],

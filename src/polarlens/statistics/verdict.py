@@ -39,15 +39,15 @@ def verdict(
     positions: str | None,
     loss_measure: str,
     policies: Policies,
-    clean_at_floor: Sequence[str] = (),
+    clean_at_floor: Mapping[str, str] | None = None,
     bands: Bands = DEFAULT_BANDS,
 ) -> dict[str, object]:
     """The `verdict` of the summary from the comparisons of a sweep under one choice of `positions`.
 
     The headline needs the pair policies (`common` and `independent` noise across the members of a pair) to agree on the
     kind and on a place where it holds. `by_pair_policy` has the keys `common` and `independent`, null where that policy
-    was not run; a pair policy that treats the arms differently stands under its own id. `clean_at_floor` names tasks
-    whose unperturbed score is at the floor.
+    was not run; a pair policy that treats the arms differently stands under its own id. `clean_at_floor`: task ->
+    why its unperturbed score is at the floor.
     """
     here = [one for one in compared if one.condition.positions == positions and one.phenomenon is None]
     loss = [one for one in here if one.measure == loss_measure]
@@ -66,7 +66,7 @@ def verdict(
         pair_side = [one for one in pairs if (one.condition.policy_id or "") == policy_id]
         loss_id = matching_loss_policy(policy_id, {one.condition.policy_id or "" for one in loss}, policies)
         loss_side = [one for one in loss if (one.condition.policy_id or "") == loss_id]
-        under[pair_policy_name(policy_id, policies)] = _under_one(loss_side, pair_side, clean_at_floor, bands)
+        under[pair_policy_name(policy_id, policies)] = _under_one(loss_side, pair_side, clean_at_floor or {}, bands)
     kind, deltas, why = _headline(under)
     out: dict[str, object] = {"kind": kind, "deltas": deltas, "by_pair_policy": _by_pair_policy(under)}
     blocks = _blocks(under)
@@ -94,11 +94,11 @@ def matching_loss_policy(pair_id: str, loss_ids: set[str], policies: Policies) -
 
 
 def _under_one(
-    loss: Sequence[Comparison], pairs: Sequence[Comparison], clean_at_floor: Sequence[str], bands: Bands
+    loss: Sequence[Comparison], pairs: Sequence[Comparison], clean_at_floor: Mapping[str, str], bands: Bands
 ) -> PolicyVerdict:
     if clean_at_floor:
         blocks = dict.fromkeys((one.condition.layers for one in pairs), "uninformative")
-        why = f"the clean score is at the floor: {', '.join(clean_at_floor)}"
+        why = f"the clean score is at the floor: {'; '.join(clean_at_floor.values())}"
         return PolicyVerdict("uninformative", blocks, why=why)
     by_place = {_place(one.condition): one for one in loss}
     shared = [(by_place[_place(one.condition)], one) for one in pairs if _place(one.condition) in by_place]
