@@ -1,52 +1,20 @@
 """The engine against independent forwards: plain hooks on every family, hand-written forwards on two."""
 
-import random
-
 import numpy as np
 import pytest
 import torch
 
+from engine.made import LAYERS, PAIRS, TEXTS, WIDTH, condition, encoded_text, state_of
 from engine.oracle import noise_of, perturb_rows, plain_nll
 from engine.reference import gpt2_nll, llama_nll
-from polarlens.data.items import Pair, Text
 from polarlens.engine.batching import Batch, batches, make_batch
 from polarlens.engine.conditions import Condition, Protocol
-from polarlens.engine.encoding import Encoded
 from polarlens.engine.engine import Engine
 from polarlens.models import LanguageModel
-from polarlens.perturbation import MATCHED, NOTEBOOK, PAPER, Sequence, align
+from polarlens.perturbation import MATCHED, NOTEBOOK, PAPER
 from tiny import FAMILIES, tiny
 
-WIDTH, LAYERS = 32, 3
 INDEPENDENT = MATCHED.with_levels(across_members="independent")
-
-
-def encoded_text(name: str, ids: tuple[int, ...]) -> Encoded:
-    text = Text(name, name, name, "made", 1)
-    noise = Sequence(item=name, member=None, n_tokens=len(ids), slots=None)
-    return Encoded(text, (ids,), (noise,), (np.ones(len(ids), dtype=bool),))
-
-
-def encoded_pair(name: str, good: tuple[int, ...], bad: tuple[int, ...]) -> Encoded:
-    slots = align(good, bad)
-    noise = tuple(Sequence(name, m, len(ids), slots[m]) for m, ids in enumerate((good, bad)))
-    pair = Pair("g", "b", name, name, "made", 1)
-    return Encoded(pair, (good, bad), noise, tuple(np.ones(len(ids), dtype=bool) for ids in (good, bad)))
-
-
-def random_ids(n: int, seed: int) -> tuple[int, ...]:
-    return tuple(random.Random(seed).randrange(2, 250) for _ in range(n))
-
-
-TEXTS = [encoded_text(f"item{k}", (0, *random_ids(n, k))) for k, n in enumerate((9, 4, 12, 1))]
-PAIRS = [
-    encoded_pair("pair0", (0, 5, 6, 7, 8), (0, 5, 9, 7, 8)),
-    encoded_pair("pair1", (0, 11, 12, 13, 14, 15), (0, 11, 44, 45, 46, 14, 15)),
-]
-
-
-def condition(arm, delta, *, policy="p", seed=0, sign=1, positions="all"):
-    return Condition(policy, positions, arm, delta, seed, sign)
 
 
 def nll_by_row(engine: Engine, batch: Batch, conditions, tokens=10_000) -> dict[Condition, np.ndarray]:
@@ -259,20 +227,6 @@ def test_notebook_policy_runs_and_matches_the_mean():
     np.testing.assert_allclose(means, 0.5, rtol=1e-4)
 
 
-def state_of(lm: LanguageModel):
-    """All that a run must leave as it found it."""
-    return (
-        lm.hf.training,
-        [
-            (n, len(m._forward_hooks), len(m._forward_pre_hooks), "forward" in m.__dict__)
-            for n, m in lm.hf.named_modules()
-        ],
-        torch.get_rng_state().tolist(),
-        random.getstate(),
-        str(np.random.get_state()),  # noqa: NPY002 - the legacy global state is what must be untouched
-    )
-
-
 class Boom(Exception):
     pass
 
@@ -293,7 +247,7 @@ def test_model_is_restored_after_success_and_failure(error, monkeypatch):
         def fail(*_a, **_k):
             raise error
 
-        monkeypatch.setattr("polarlens.engine.engine.displace", fail)
+        monkeypatch.setattr("polarlens.engine.stack.displace", fail)
         with pytest.raises(error):
             nll_by_row(engine, batch, [condition("angular", 0.3)])
     assert state_of(lm) == before

@@ -10,11 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from polarlens.statistics.amplification import exponential, log_amplification, log_amplification_ratio
 from polarlens.statistics.bootstrap import bca
 from polarlens.statistics.intervals import moments
 from polarlens.statistics.kinds import Bands, Sides, classify, overall
 from polarlens.statistics.precision import look, rounds
 from polarlens.statistics.ratio import ratio, ratio_interval
+from polarlens.statistics.recovery import recovery, recovery_difference
+from polarlens.statistics.shapley import split
 
 Draw = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
 
@@ -229,6 +232,74 @@ def verdicts(truth: Truth, studies: int, seed: int = 0) -> Counter[str]:
     return found
 
 
+# Per arm: the damage that is left when attention, the MLP, or both are held clean, as shares of it.
+LEFT = {"angular": (0.7, 0.5, 0.1), "magnitude": (0.9, 0.4, 0.15)}
+
+
+def repairs(rng: np.random.Generator, n: int, per_cluster: int, tokens: bool) -> tuple[np.ndarray, ...]:
+    """((8, n) item damages, (n,) weights, (n,) clusters).
+
+    Per arm: unrepaired, then with attention, MLP and both held clean. Items of a cluster share half of their effect;
+    what is left of a damage varies from item to item, more so in long items, where the truth is token-weighted.
+    """
+    cluster = np.arange(n) // per_cluster
+    lengths = rng.integers(5, 65, n).astype(float) if tokens else np.ones(n)
+    effect = 0.5 * rng.exponential(1.0, n) + 0.5 * rng.exponential(1.0, n)[cluster]
+    rows = []
+    for arm, size in (("angular", ANGULAR), ("magnitude", MAGNITUDE)):
+        damage = size * effect * lengths * np.exp(0.3 * rng.standard_normal(n) - 0.045)
+        rows.append(damage + 0.3 * rng.standard_normal(n) * np.sqrt(lengths))
+        rows += [
+            damage * left * rng.gamma(4.0, 0.25, n) + 0.3 * rng.standard_normal(n) * np.sqrt(lengths)
+            for left in LEFT[arm]
+        ]
+    return np.stack(rows), lengths, cluster
+
+
+def repair_coverage(
+    n: int, studies: int, *, per_cluster: int = 1, tokens: bool = False, seed: int = 0
+) -> dict[str, float]:
+    """Coverage of recoveries, of their difference between the arms, and of everything in a Shapley split."""
+    rng = np.random.default_rng(seed)
+    (a, m, both), (a2, _, _) = LEFT["angular"], LEFT["magnitude"]
+    phi = ANGULAR * (1 - a + m - both) / 2
+    hits = Counter[str]()
+
+    def count(name: str, interval: tuple[float, float] | None, truth: float) -> None:
+        hits[name] += interval is not None and interval[0] <= truth <= interval[1]
+
+    for _ in range(studies):
+        x, weights, cluster = repairs(rng, n, per_cluster, tokens)
+        moment = moments(x, weights, cluster)
+        row = np.eye(8)
+        count("recovery", recovery(moment.combined(row[1], row[0])).ci95, 1 - a)
+        arms = moment.combined(row[1], row[0], row[5], row[4])
+        count("difference", recovery_difference(arms).interval(), a2 - a)
+        found = split(moment.combined(*row[:4]))
+        count("phi", found.phi["attention"].interval(), phi)
+        count("interaction", found.interaction.interval(), ANGULAR * (a + m - both - 1))
+        count("share", found.share["attention"].ci95, phi / (ANGULAR * (1 - both)))
+    return {name: hits[name] / studies for name in ("recovery", "difference", "phi", "interaction", "share")}
+
+
+def amplification_coverage(n: int, studies: int, *, seed: int = 0) -> dict[str, float]:
+    """Coverage of the amplification of one arm and of the arms' ratio; growth is skewed, larger for small steps."""
+    rng = np.random.default_rng(seed)
+    hits = Counter[str]()
+    for _ in range(studies):
+        norm = np.exp(0.4 * rng.standard_normal(n))
+        step = 0.1 * norm
+        growth = np.exp(0.5 * rng.standard_normal((2, n)) - 0.125) / norm
+        angular, magnitude = 3.18 * step * growth[0], step * growth[1]
+        truth = 1 / np.exp(0.08)  # of magnitude: E[step·growth] / E[step]
+        m = moments(np.stack([angular, step, magnitude, step]))
+        _, interval = exponential(log_amplification_ratio(m))
+        hits["ratio"] += interval[0] <= 3.18 <= interval[1]
+        _, interval = exponential(log_amplification(m.combined((0, 0, 1, 0), (0, 0, 0, 1))))
+        hits["one arm"] += interval[0] <= truth <= interval[1]
+    return {name: hits[name] / studies for name in ("ratio", "one arm")}
+
+
 def main(studies: int) -> None:
     print(f"{studies} studies each; shares of 95 % intervals that hold the truth")
     for model in (plain, damages):
@@ -256,6 +327,9 @@ def main(studies: int) -> None:
                     f"  {model.__name__:8} {shape:12} width {width}: covers {s.coverage:.4f}  "
                     f"items {s.items:.0f}  at the cap {s.capped:.4f}"
                 )
+    for options in ({}, {"tokens": True}, {"per_cluster": 4}, {"per_cluster": 4, "tokens": True}):
+        print(f"  repairs of 100 items {options}: {repair_coverage(100, studies, **options)}")
+    print(f"  amplification of 100 items: {amplification_coverage(100, studies)}")
     print("verdicts")
     for name, truth in SCENARIOS.items():
         shares = {kind: count / studies for kind, count in verdicts(truth, studies).most_common()}

@@ -82,7 +82,7 @@ class Block:
         Returns (B, T, d), a new tensor.
         """
         result = raw.reshape(x.shape) * self.residual_multiplier
-        residual = self._residual(site, x, a)
+        residual = self.residual(site, x, a)
         return result - residual if residual is not None else result
 
     def raw(self, site: str, contribution: Tensor, x: Tensor, a: Tensor | None = None) -> Tensor:
@@ -90,11 +90,12 @@ class Block:
 
         x and a are those of the pass that it is handed to. Reshape to the shape of the output it replaces.
         """
-        residual = self._residual(site, x, a)
+        residual = self.residual(site, x, a)
         result = contribution if residual is None else contribution + residual
         return result / self.residual_multiplier
 
-    def _residual(self, site: str, x: Tensor, a: Tensor | None) -> Tensor | None:
+    def residual(self, site: str, x: Tensor, a: Tensor | None) -> Tensor | None:
+        """What the module of the site adds to its contribution before it returns it; None in most families."""
         if site == ATTENTION:
             return x if self.attention_adds_residual else None
         if not self.mlp_adds_residual:

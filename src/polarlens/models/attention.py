@@ -75,3 +75,21 @@ def attention_by(hf: PreTrainedModel, function: AttentionFunction) -> Iterator[N
     finally:
         with quiet():
             hf.set_attn_implementation(before)
+
+
+@contextmanager
+def eager(hf: PreTrainedModel) -> Iterator[None]:
+    """Let a family that ignores the registry compute attention eagerly, so that its modules return their weights.
+
+    Set in the configuration, as loading does: these families refuse `set_attn_implementation`.
+    """
+    config = hf.config
+    before = config._attn_implementation
+    if before == "eager":
+        yield
+        return
+    config._attn_implementation = "eager"
+    try:
+        yield
+    finally:
+        config._attn_implementation = before

@@ -5,6 +5,10 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from polarlens.perturbation.geometry import widened
+
+LARGE, SMALL = 2.0**16, 2.0**-10  # scales of a state at which a norm's epsilon does not, and does, tell
+
 
 def kind_of(norm: nn.Module, width: int, like: Tensor) -> str:
     """`layernorm`, `rmsnorm` or `unknown`, from the module's answers to random states of `width` channels.
@@ -32,6 +36,40 @@ def common_kind(norms: Iterable[nn.Module], width: int, like: Tensor) -> str:
     """The one kind that all `norms` have, else `unknown`."""
     kinds = {kind_of(norm, width, like) for norm in norms}
     return kinds.pop() if len(kinds) == 1 else "unknown"
+
+
+def statistic(x: Tensor, kind: str, epsilon: float = 0.0) -> Tensor:
+    """What a norm divides its input by, in the working dtype: (..., d) -> (...).
+
+    `layernorm`: sqrt(var + epsilon), `rmsnorm`: sqrt(mean square + epsilon).
+    """
+    x = widened(x)
+    if kind == "layernorm":
+        x = x - x.mean(dim=-1, keepdim=True)
+    return (x.square().mean(dim=-1) + epsilon).sqrt()
+
+
+def constants_of(norm: nn.Module, width: int, like: Tensor) -> tuple[float, Tensor]:
+    """(epsilon, bias (width,)) of a norm by its behaviour; families name them differently, or not at all (OLMo).
+
+    But for the bias a norm is an odd function, and epsilon shortens its answer to a small state:
+    |n(s p) - b| / |n(p) - b| = s / sqrt(s^2 + epsilon) for p of statistic 1 and no mean. Calls `forward`, past all
+    hooks. `like` gives the device and dtype.
+    """
+    generator = torch.Generator().manual_seed(0)
+    states = torch.randn((8, width), generator=generator, dtype=torch.float64)
+    states = states - states.mean(dim=-1, keepdim=True)
+    states = (states / states.square().mean(dim=-1, keepdim=True).sqrt())[None]
+
+    def answers(scale: float) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            plus, minus = (widened(norm.forward((sign * scale * states).to(like))) for sign in (1.0, -1.0))
+        return (plus - minus) / 2, (plus + minus) / 2
+
+    large, bias = answers(LARGE)
+    small, _ = answers(SMALL)
+    shorter = float((small * large).sum() / (large * large).sum())
+    return max(SMALL**2 * (shorter**-2 - 1), 0.0), bias.mean(dim=(0, 1)).to(like)
 
 
 def _float(output: object) -> Tensor:

@@ -12,7 +12,8 @@ items share draws is the seed a second random factor: with the two-way mean squa
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -120,6 +121,32 @@ class Moments:
                 return Estimate(value, half95=RULE_OF_THREE / self.n_clusters)
             return Estimate(value, why="zero variance: all items agree")
         return Estimate(value, math.sqrt(variance[0]), float(df[0]))
+
+    def smooth(self, value: float, gradient: npt.ArrayLike) -> Estimate:
+        """The estimate of a smooth function of the values, linearised: its value and its gradient (k,) there."""
+        linear = self.linear(*np.asarray(gradient, dtype=np.float64))
+        if linear.half95 is not None:
+            return Estimate(value, why="zero variance: all items agree")
+        return replace(linear, value=None if linear.value is None else value)
+
+    def combined(self, *rows: Sequence[float]) -> "Moments":
+        """The moments of linear combinations of the values, one per row of coefficients (k,)."""
+        if self.values is None:
+            return self
+        c = np.asarray(rows, dtype=np.float64)
+
+        def congruent(matrix: Array | None) -> Array | None:
+            return None if matrix is None else c @ matrix @ c.T
+
+        return replace(
+            self,
+            values=c @ self.values,
+            item=congruent(self.item),
+            seed=congruent(self.seed),
+            residual=congruent(self.residual),
+            scale=None if self.scale is None else abs(c) @ self.scale,
+            sums=None if self.sums is None else c @ self.sums,
+        )
 
     def variance(self, c: Array) -> tuple[Array, Array]:
         """Variances and degrees of freedom, each (m,), of m linear combinations; c: (k, m)."""

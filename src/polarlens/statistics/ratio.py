@@ -37,7 +37,7 @@ def ratio_interval(m: Moments, level: float = 0.95) -> tuple[Interval | None, st
     if found is None or not all(map(math.isfinite, found)):
         return None, "the set of ratios is unbounded"
     if found[1] - found[0] <= 1e-7 * max(abs(found[0]), abs(found[1])):
-        return None, "zero variance: the arms are proportional item by item"
+        return None, "zero variance: numerator and denominator are proportional item by item"
     return (float(found[0]), float(found[1])), None
 
 
