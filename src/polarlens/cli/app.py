@@ -69,7 +69,13 @@ def run(
     positions: Annotated[Text, option("--positions", "LIST", "all, no-first, no-sinks.")] = None,
     bos: Annotated[Text, option("--bos", "auto|none|TOKEN", "What stands before each item.")] = None,
     seeds: Annotated[Text, option("--seeds", "N", "Number of seeds (default 5).")] = None,
-    experiments: Annotated[Text, option("--experiments", "LIST", "This version has: sweep.")] = None,
+    experiments: Annotated[
+        Text, option("--experiments", "LIST", "Of sweep, repair, propagation (these by default), audit, curvature.")
+    ] = None,
+    repair: Annotated[Text, option("--repair", "LIST", "Paths to repair (default all that the model allows).")] = None,
+    repair_layers: Annotated[
+        Text, option("--repair-layers", "SPEC", "Where (default above the first perturbed block), or each.")
+    ] = None,
     out: Annotated[Text, option("--out", "DIR", "The run's folder (default polarlens-runs/MODEL).")] = None,
     overwrite: Annotated[Flag, typer.Option("--overwrite", help="Discard what the folder holds.")] = None,
     allow_mismatch: Annotated[
@@ -84,8 +90,6 @@ def run(
     quiet: Annotated[Flag, typer.Option("--quiet", help="No plan, no progress.")] = None,
     as_json: Json = False,
     treebank: Annotated[Text, _later("--treebank")] = None,
-    repair: Annotated[Text, _later("--repair")] = None,
-    repair_layers: Annotated[Text, _later("--repair-layers")] = None,
     ci_width: Annotated[Text, _later("--ci-width")] = None,
     executor: Annotated[Text, _later("--executor")] = None,
     ray_address: Annotated[Text, _later("--ray-address")] = None,

@@ -37,7 +37,7 @@ def outcome_rows(batch: Batch, outcome: Outcome, base: Columns) -> list[dict[str
             **_scores(encoded, outcome.nll[rows], None if outcome.kl is None else outcome.kl[rows]),
             "eligible": int(outcome.eligible[rows].sum()),
             "infeasible": int(outcome.infeasible[rows].sum()),
-            **_distances(outcome.realised, rows),
+            **distances_of(outcome.realised, rows),
         }
         for encoded, rows in with_rows(batch)
     ]
@@ -68,7 +68,8 @@ def with_rows(batch: Batch) -> Iterator[tuple[Encoded, slice]]:
         start = stop
 
 
-def _distances(realised: Realised, rows: slice) -> dict[str, float | None]:
+def distances_of(realised: Realised, rows: slice) -> dict[str, float | None]:
+    """The columns that say how far the tokens of some rows of a batch were moved."""
     count = int(realised.first_count[rows].sum())
     counts = {"moved": count, "saturated": int(realised.saturated[rows].sum())}
     if not count:

@@ -8,11 +8,13 @@ from typing import Any
 from polarlens.engine.batching import Batch, batches
 from polarlens.engine.conditions import Protocol
 from polarlens.engine.engine import Engine
+from polarlens.perturbation.planes import Reference
 from polarlens.perturbation.policy import Policy
 from polarlens.protocol.config import RunConfig, Task
 from polarlens.protocol.layers import format_layers
 from polarlens.protocol.plan import Unit
 from polarlens.protocol.prepared import Prepared
+from polarlens.protocol.references import references
 from polarlens.protocol.tasks import TaskData
 
 # The clean pass sees an eighth of the budget, so that conditions can be stacked eight deep on it.
@@ -36,6 +38,12 @@ class Bench:
         """The tasks that have data."""
         return {task.task: task for task in self.prepared.tasks}
 
+    @cached_property
+    def references(self) -> dict[int, Reference]:
+        """Layer -> clean states that planes draw from, of the texts where there are any."""
+        layers = {layer for group in self.prepared.groups for layer in group}
+        return references(self.prepared.lm, self.prepared.tasks[0], layers, self.batch_tokens)
+
     @property
     def batch_tokens(self) -> int:
         """Padded tokens of one forward pass."""
@@ -46,11 +54,13 @@ class Bench:
         """Whether a realised distance may be off."""
         return bool(self.config.allow_mismatch)
 
-    def engine(self, unit: Unit, policies: Mapping[str, Policy]) -> Engine:
+    def engine(
+        self, unit: Unit, policies: Mapping[str, Policy], references: Mapping[int, Reference] | None = None
+    ) -> Engine:
         """An engine that perturbs the unit's layers."""
         assert self.config.delta_mode is not None
         medians = self.medians.get(unit.task, {})
-        protocol = Protocol(unit.layers, self.config.delta_mode, policies, medians)
+        protocol = Protocol(unit.layers, self.config.delta_mode, policies, medians, references or {})
         return Engine(self.prepared.lm, protocol, kl=unit.task == "loss")
 
     def batches(self, unit: Unit) -> Iterator[Batch]:

@@ -25,16 +25,10 @@ Positions = Literal["all", "no-first", "no-sinks"]
 Task = Literal["loss", "pairs"]
 
 NOT_IN_THIS_VERSION: tuple[tuple[str, str | None], ...] = (
-    ("experiments", "repair"),
-    ("experiments", "propagation"),
     ("experiments", "probing"),
-    ("experiments", "audit"),
-    ("experiments", "curvature"),
     ("executor", "ray"),
     ("ray_address", None),
     ("treebank", None),
-    ("repair", None),
-    ("repair_layers", None),
     ("ci_width", None),
 )
 """Keys of the interface, with the value or (None) any value, that are refused when they are asked for."""
@@ -152,7 +146,7 @@ def _refuse_what_is_not_built(config: RunConfig) -> None:
             raise UsageError(
                 f"{refused} is not in this version" if refused else "not in this version",
                 where=key,
-                fix="Leave it out; this version has the sweep, on this machine.",
+                fix="Leave it out: this version does not have it yet.",
             )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from polarlens.protocol import sweep
+from polarlens.protocol import audit, curvature, propagation, repair, sweep
 from polarlens.protocol.bench import Bench
 from polarlens.protocol.plan import Done, Unit, Wanted, done_work
 from polarlens.protocol.prepared import Prepared
@@ -15,19 +15,38 @@ from polarlens.rows.store import scan
 
 @dataclass(frozen=True)
 class Experiment:
-    """wanted: all it asks, task by task. rows: one unit's rows; tells how many real tokens each pass has carried."""
+    """One experiment.
+
+    wanted: all it asks, task by task. skipped: what of it this model or this data do not allow, and why. rows: one
+    unit's rows; tells how many real tokens each pass has carried.
+    """
 
     wanted: Callable[[Prepared], list[Wanted]]
+    skipped: Callable[[Prepared], list[dict[str, str]]]
     rows: Callable[[Bench, Unit, Advance], list[dict[str, Any]]]
 
 
-EXPERIMENTS: Mapping[str, Experiment] = {"sweep": Experiment(sweep.wanted, sweep.rows)}
+EXPERIMENTS: Mapping[str, Experiment] = {
+    "sweep": Experiment(sweep.wanted, lambda _: [], sweep.rows),
+    "repair": Experiment(repair.wanted, repair.skipped, repair.rows),
+    "audit": Experiment(audit.wanted, audit.skipped, audit.rows),
+    "curvature": Experiment(curvature.wanted, curvature.skipped, curvature.rows),
+    "propagation": Experiment(propagation.wanted, propagation.skipped, propagation.rows),
+}
 
 
 def all_wanted(prepared: Prepared) -> list[Wanted]:
     """What the configuration asks of every experiment that this version has."""
-    asked = prepared.config.experiments or ()
-    return [wanted for name, one in EXPERIMENTS.items() if name in asked for wanted in one.wanted(prepared)]
+    return [wanted for one in _asked(prepared) for wanted in one.wanted(prepared)]
+
+
+def all_skipped(prepared: Prepared) -> list[dict[str, str]]:
+    """What the configuration asks for and cannot have."""
+    return [entry for one in _asked(prepared) for entry in one.skipped(prepared)]
+
+
+def _asked(prepared: Prepared) -> list[Experiment]:
+    return [one for name, one in EXPERIMENTS.items() if name in (prepared.config.experiments or ())]
 
 
 def done_in(folder: Path) -> Done:

@@ -9,7 +9,7 @@ from typing import Any
 
 from polarlens.protocol.config import BUILT_EXPERIMENTS
 from polarlens.protocol.environment import hardware, versions
-from polarlens.protocol.experiments import all_wanted
+from polarlens.protocol.experiments import all_skipped, all_wanted
 from polarlens.protocol.plan import Wanted
 from polarlens.protocol.prepared import Prepared, digest
 from polarlens.protocol.presets import policies_as_data
@@ -105,6 +105,7 @@ def _skipped(prepared: Prepared, present: set[str]) -> list[dict[str, str]]:
         for name in prepared.config.experiments or ()
         if name not in BUILT_EXPERIMENTS
     ]
+    skipped += all_skipped(prepared)
     for task, option in (("loss", "--text"), ("pairs", "--pairs")):
         if task not in present:
             skipped.append({"experiment": "sweep", "what": f"task {task}", "why": f"{option} was not given"})

@@ -162,7 +162,8 @@ def missing_units(
 class Wanted:
     """All that a run asked of one task in one experiment: every pass on every item, at each set of layers.
 
-    items: longest first, so that the items of a unit are of similar length. control: whether delta = 0 is run.
+    items: longest first, so that the items of a unit are of similar length. control: whether delta = 0 is run. part:
+    tells it from others of the same experiment and task.
     """
 
     experiment: str
@@ -171,11 +172,12 @@ class Wanted:
     items: tuple[ItemKey, ...]
     asked: frozenset[Asked]
     control: bool = True
+    part: str = ""
 
     @property
     def key(self) -> str:
         """What it is called in the manifest."""
-        return f"{self.experiment}/{self.task}"
+        return "/".join(filter(None, (self.experiment, self.task, self.part)))
 
     def missing(self, done: Done) -> list[Unit]:
         """Units for what is not done yet; the clean pass belongs to the first set of layers."""
@@ -205,6 +207,7 @@ class Wanted:
             "items": [list(key) for key in self.items],
             "conditions": sorted((one.values for one in self.asked), key=json.dumps),
             "control": self.control,
+            "part": self.part,
         }
 
     @classmethod
@@ -217,4 +220,5 @@ class Wanted:
             tuple((dataset, item) for dataset, item in document["items"]),
             frozenset(map(Asked.from_values, document["conditions"])),
             document["control"],
+            document["part"],
         )

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from polarlens.errors import ModelError
@@ -29,6 +30,13 @@ class Prepared:
     groups: tuple[tuple[int, ...], ...]
     tasks: list[TaskData]
     bos: "BosPolicy"
+
+    @cached_property
+    def weights_refused(self) -> str | None:
+        """Why attention weights of this model cannot be had, or None where they can."""
+        from polarlens.engine.weights import weights_refused
+
+        return weights_refused(self.lm)
 
     @property
     def batch_tokens(self) -> int:

@@ -9,8 +9,7 @@ import torch
 from polarlens.engine.batching import batches
 from polarlens.engine.conditions import SINK_RATIO
 from polarlens.engine.encoding import Encoded
-from polarlens.engine.scoring import only_positions
-from polarlens.engine.suffix import captured, hidden_of
+from polarlens.engine.states import real_tokens, see_states
 
 if TYPE_CHECKING:
     from polarlens.models import LanguageModel
@@ -28,37 +27,38 @@ def state_profile(
     states held by the five strongest channels, `sink_share` the share of tokens with a norm above 10 times their
     item's median, `top_token_energy` the share of summed squared norms held by the single longest state.
     """
+    n = lm.n_layers
+    norms: list[list[np.ndarray]] = [[] for _ in range(n)]
+    is_sink: list[list[np.ndarray]] = [[] for _ in range(n)]
+    energy = torch.zeros(n, lm.width, dtype=torch.float64)
+    for batch in batches(first_tokens(items, has_bos=has_bos), max(1, batch_tokens), has_bos=has_bos):
+        real = real_tokens(batch)
+
+        def see(layer: int, states: torch.Tensor, real: torch.Tensor = real) -> None:
+            hidden = states.cpu().double()
+            length = torch.linalg.vector_norm(hidden, dim=-1)
+            for row, counted in zip(length, real, strict=True):
+                values = row[counted].numpy()
+                norms[layer].append(values)
+                is_sink[layer].append(values > SINK_RATIO * np.median(values))
+            energy[layer] += hidden[real].square().sum(0)
+
+        see_states(lm, batch, range(n), see)
+    return [
+        _record(layer, np.concatenate(norms[layer]), np.concatenate(is_sink[layer]), energy[layer])
+        for layer in range(n)
+    ]
+
+
+def first_tokens(items: Many[Encoded], *, has_bos: bool) -> list[Encoded]:
+    """The items that hold the first 2,048 real tokens in key order, an added BOS left out."""
     chosen, tokens = [], 0
     for encoded in sorted(items, key=lambda e: (e.item.item, e.item.dataset)):
         if tokens >= TOKENS:
             break
         chosen.append(encoded)
         tokens += sum(len(ids) - has_bos for ids in encoded.sequences)
-    n = lm.n_layers
-    norms: list[list[np.ndarray]] = [[] for _ in range(n)]
-    is_sink: list[list[np.ndarray]] = [[] for _ in range(n)]
-    energy = torch.zeros(n, lm.width, dtype=torch.float64)
-    for batch in batches(chosen, max(1, batch_tokens), has_bos=has_bos):
-        counted = batch.mask.bool()
-        if has_bos:
-            counted[:, 0] = False
-
-        def keep(layer: int, output: Any, counted: torch.Tensor = counted) -> None:
-            hidden = hidden_of(output).detach().cpu().double()
-            length = torch.linalg.vector_norm(hidden, dim=-1)
-            for row, real in zip(length, counted, strict=True):
-                values = row[real].numpy()
-                norms[layer].append(values)
-                is_sink[layer].append(values > SINK_RATIO * np.median(values))
-            energy[layer] += hidden[counted].square().sum(0)
-
-        nothing_scored = only_positions(lm.head, torch.zeros(1, dtype=torch.int64, device=lm.device))
-        with captured(lm.blocks, range(n), keep), nothing_scored, torch.no_grad():
-            lm.hf(input_ids=batch.ids.to(lm.device), attention_mask=batch.mask.to(lm.device), use_cache=False)
-    return [
-        _record(layer, np.concatenate(norms[layer]), np.concatenate(is_sink[layer]), energy[layer])
-        for layer in range(n)
-    ]
+    return chosen
 
 
 def _record(layer: int, norms: np.ndarray, is_sink: np.ndarray, energy: torch.Tensor) -> dict[str, Any]:

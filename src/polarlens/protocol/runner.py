@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from polarlens.errors import NumericalError, UsageError
+from polarlens.errors import PolarlensError, UsageError
 from polarlens.protocol.bench import Bench
 from polarlens.protocol.config import RunConfig, resolved
 from polarlens.protocol.environment import peak_memory_bytes
@@ -141,7 +141,7 @@ def _run_units(
             try:
                 rows = EXPERIMENTS[unit.experiment].rows(bench, unit, advance)
                 write_part(folder, unit.experiment, key, rows, unit.document)
-            except (NumericalError, RuntimeError, OSError) as error:
+            except (PolarlensError, RuntimeError, OSError) as error:
                 failed[key] = (
                     f"{unit.experiment}, {unit.task}, {len(unit.items)} items from {unit.items[0][1]}: {error}"
                 )

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from polarlens.errors import UsageError
-from polarlens.protocol.experiments import done_in, missing_units
+from polarlens.perturbation.audit import AuditDesign, audit_design
+from polarlens.protocol.experiments import EXPERIMENTS, done_in, missing_units
 from polarlens.protocol.folder import read_manifest
 from polarlens.protocol.plan import Wanted
 from polarlens.protocol.tasks import TaskData
@@ -34,10 +35,13 @@ def rebuild(folder: Path) -> dict[str, Any]:
         raise UsageError(
             "this folder holds no run", where=str(folder), fix="Give the folder that `polarlens run --out` wrote."
         )
-    rows = read_rows(folder, "sweep")
+    rows = {name: read_rows(folder, name) for name in EXPERIMENTS}
     missing = missing_units(map(Wanted.from_document, manifest["wanted"].values()), done_in(folder))
     summary = summarise(
-        rows,
+        rows.pop("sweep"),
+        others=rows,
+        design=audit_design_of(manifest),
+        n_layers=manifest["model"]["n_layers"],
         model=manifest["model"]["name"],
         preset=manifest["configuration"]["preset"],
         policies=manifest["policies"],
@@ -50,6 +54,16 @@ def rebuild(folder: Path) -> dict[str, Any]:
     write_json(folder / "summary.json", summary)
     write_report(folder, summary, manifest)
     return dict(summary)
+
+
+def audit_design_of(manifest: dict[str, Any]) -> AuditDesign | None:
+    """The audit's design for what the folder holds, None where it was not asked for."""
+    wanted = [Wanted.from_document(one) for one in manifest["wanted"].values() if one["experiment"] == "audit"]
+    if not wanted:
+        return None
+    tasks = tuple(one.task for one in wanted)
+    (perturbed,) = wanted[0].layers
+    return audit_design(delta_mode=manifest["settings"]["delta_mode"], n_layers=len(perturbed), tasks=tasks)
 
 
 def _warnings(manifest: dict[str, Any]) -> list[str]:

@@ -2,6 +2,8 @@
 
 import pyarrow as pa
 
+NORM_ROLES = ("pre_attention_norm", "post_attention_norm", "pre_mlp_norm", "post_mlp_norm", "final_norm")
+
 COMMON = pa.schema(
     [
         ("model", pa.string()),
@@ -36,4 +38,44 @@ COMMON = pa.schema(
     ]
 )
 
-SCHEMAS: dict[str, pa.Schema] = {"sweep": COMMON}
+REPAIR = pa.schema(
+    [
+        *COMMON,
+        ("repair", pa.string()),  # null: the perturbed run without a repair
+        ("repair_layers", pa.string()),  # resolved, as `layers`
+    ]
+)
+
+PROPAGATION = pa.schema(
+    [
+        *(field for field in COMMON if field.name not in ("nll", "kl", "logp_good", "logp_bad")),
+        ("block", pa.int32()),  # whose raw output is compared with the clean run's
+        ("distance", pa.float64()),  # means over real tokens, an added BOS left out
+        ("relative", pa.float64()),  # mean distance / mean clean norm
+        ("radial", pa.float64()),  # |h'| - |h|
+        ("angular", pa.float64()),  # 2 sqrt(|h| |h'|) sin(angle / 2)
+        ("cosine", pa.float64()),
+        ("attention_entropy", pa.float64()),  # change, nats, mean over heads and queries
+        ("attention_js", pa.float64()),  # Jensen-Shannon divergence to the clean pattern, nats
+        ("norm_statistic", pa.float64()),  # relative change of what the block's first norm divides by
+        *((name, pa.float64()) for name in NORM_ROLES),  # the same for each norm by role
+    ]
+)
+
+CURVATURE = pa.schema(
+    [
+        *(field for field in COMMON if field.name not in ("kl", "logp_good", "logp_bad")),
+        ("block", pa.int32()),  # perturbed alone
+        ("radial", pa.float64()),  # xi'H xi along the states, one probe (seed), nats per delta^2, summed over tokens
+        ("tangential", pa.float64()),  # the same perpendicular to them
+        ("gradient", pa.float64()),  # sum of w^2 u'g/n, the sphere's part of the angular damage
+    ]
+)
+
+SCHEMAS: dict[str, pa.Schema] = {
+    "sweep": COMMON,
+    "repair": REPAIR,
+    "propagation": PROPAGATION,
+    "audit": REPAIR,
+    "curvature": CURVATURE,
+}

@@ -165,7 +165,7 @@ def _estimate(
     policies = {one.id: one.policy.as_dict() for one in design.policies}
     shared = any(draws_shared(policies, policy_id, arm) for policy_id in weights for arm in ARMS)
     of = loss_measure if task == "loss" else "accuracy"
-    m = stacked(measured, chosen, of, shared_draws=shared, bounded=task == "pairs")
+    m = stacked(measured, chosen, of, shared_draws=shared)
     if m is None:
         return Estimate(None, why="no items in common")
     statistic = log_ratio if measure == "log_ratio" else accuracy_contrast

@@ -1,6 +1,7 @@
 """Damages -> moments: one arm, or the two arms paired on the items that both have."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import reduce
 
 import numpy as np
 
@@ -68,24 +69,36 @@ def paired_moments(
     shared_draws: bool,
     phenomenon: str | None = None,
 ) -> Moments | None:
-    """Moments (k = 2: angular, magnitude) on the items that both arms have; None without such items.
+    """Moments (k = 2: angular, magnitude) on the items that both arms have; None without such items."""
+    arms = (angular, magnitude)
+    return joint_moments(damages, arms, measure, shared_draws=shared_draws, phenomenon=phenomenon)
 
-    With shared draws only the seeds that both arms have enter, one column each.
+
+def joint_moments(
+    damages: Damages,
+    arms: Sequence[ArmDamage],
+    measure: str,
+    *,
+    shared_draws: bool,
+    phenomenon: str | None = None,
+) -> Moments | None:
+    """Moments of one measure of each of `arms` in turn, on the items that all of them have; None without such items.
+
+    arms: their row numbers refer to the items of `damages`. With shared draws only the seeds that all of them have
+    enter, one column each.
     """
-    unit, in_angular, in_magnitude = np.intersect1d(angular.unit, magnitude.unit, return_indices=True)
-    a, m = angular.values[measure][in_angular], magnitude.values[measure][in_magnitude]
-    if shared_draws:
-        _, columns_a, columns_m = np.intersect1d(angular.seeds, magnitude.seeds, return_indices=True)
-        a, m = a[:, columns_a], m[:, columns_m]
-    else:
-        a, m = _item_means(a), _item_means(m)
-    keep = damages.of_phenomenon(unit, phenomenon)
-    both = np.stack([a[keep], m[keep]])
-    if not np.isfinite(both).all(axis=0).any():
+    unit: IntArray = reduce(np.intersect1d, [arm.unit for arm in arms])
+    unit = unit[damages.of_phenomenon(unit, phenomenon)]
+    seeds: IntArray = reduce(np.intersect1d, [arm.seeds for arm in arms])
+    values = []
+    for arm in arms:
+        rows = arm.values[measure][np.searchsorted(arm.unit, unit)]
+        values.append(rows[:, np.searchsorted(arm.seeds, seeds)] if shared_draws else _item_means(rows))
+    every = np.stack(values)
+    if not np.isfinite(every).all(axis=0).any():
         return None
-    unit = unit[keep]
     return moments(
-        both,
+        every,
         damages.weights(measure, unit),
         damages.clusters(unit),
         shared_draws=shared_draws,

@@ -1,14 +1,19 @@
-"""`summary.json` from the rows of a sweep: pure, no model, no files."""
+"""`summary.json` from the rows of all experiments: pure, no model, no files."""
 
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
+from polarlens.perturbation.audit import CORNERS, AuditDesign
+from polarlens.statistics import audit as audits
+from polarlens.statistics import curvature, repairs, travels
 from polarlens.statistics.baseline import baseline
 from polarlens.statistics.cells import cell_entries
-from polarlens.statistics.claims import Given, Setting, claim_entries
+from polarlens.statistics.claims import CLAIMS, Given, Setting, claim_entries
+from polarlens.statistics.claims_given import given_entry
 from polarlens.statistics.contrasts import Comparison, comparisons, contrast_entries
 from polarlens.statistics.damage import Damages, damages
+from polarlens.statistics.entries import Entries
 from polarlens.statistics.estimates import Policies
 from polarlens.statistics.floors import clean_at_floor, usable_conditions
 from polarlens.statistics.kinds import DEFAULT_BANDS, Bands
@@ -24,6 +29,7 @@ POSITIONS = ("all", "no-first", "no-sinks")  # the first one run is the headline
 def summarise(
     rows: pd.DataFrame,
     *,
+    others: Mapping[str, pd.DataFrame] | None = None,
     model: str,
     preset: str,
     policies: Policies,
@@ -34,16 +40,19 @@ def summarise(
     complete: bool = True,
     not_run: Mapping[str, str] | None = None,
     given: Mapping[str, Sequence[Given]] | None = None,
+    design: AuditDesign | None = None,
     n_layers: int | None = None,
     bands: Bands = DEFAULT_BANDS,
 ) -> dict[str, object]:
-    """The summary of a sweep as plain data: numbers are finite or null, ready for `json.dumps(allow_nan=False)`.
+    """The summary of a run as plain data: numbers are finite or null, ready for `json.dumps(allow_nan=False)`.
 
     rows: the sweep's rows. A clean row per item (arm `clean`), control rows (delta 0) and perturbed rows; other
         experiments' rows are ignored.
+    others: experiment -> its rows.
     policies: policy_id -> factor -> level, or {arm: level} where the arms differ.
     unigram_nll: unigram cross-entropy of the scored tokens, nats per token; the floor of the loss. None: not checked.
     not_run: claim id -> why it was not tested, beside what the sweep itself cannot test.
+    design: the audit's, where it was run.
     given: claim id -> contrasts of other experiments, which decide C3 to C7. n_layers: blocks of the model.
     """
     if "experiment" in rows:
@@ -76,6 +85,9 @@ def summarise(
         )
         for where in dict.fromkeys((positions, *_positions_run(compared)))
     }
+    audited = None if design is None else _audit((others or {}).get("audit"), design, setting, unigram_nll)
+    added = [entries for name, found in (others or {}).items() if (entries := _entries(name, found, setting))]
+    handed = {claim: found for entries in added for claim, found in entries.given.items()} | dict(given or {})
     return {
         "schema": SCHEMA,
         "model": model,
@@ -84,14 +96,80 @@ def summarise(
         "complete": complete,
         "missing_units": missing_units,
         "policies": {name: dict(factors) for name, factors in policies.items()},
-        "baseline": baseline(measured),
-        "cells": cell_entries(EXPERIMENT, measured, policies, usable),
-        "contrasts": contrast_entries(EXPERIMENT, compared),
-        "claims": claim_entries(compared, setting, not_run, given),
+        "baseline": baseline(measured if len(rows) else _clean(others or {})),
+        "cells": [
+            *cell_entries(EXPERIMENT, measured, policies, usable),
+            *(cell for entries in added for cell in entries.cells),
+        ],
+        "contrasts": [
+            *contrast_entries(EXPERIMENT, compared),
+            *(contrast for entries in added for contrast in entries.contrasts),
+        ],
+        "claims": claim_entries(compared, setting, not_run, handed),
         "verdict": verdicts[positions],
+        **_audit_keys(audited),
         "skipped": [dict(one) for one in skipped],
         "warnings": [*warnings, *_notices(measured, unigram_nll, verdicts, positions, policies)],
     }
+
+
+def _entries(experiment: str, rows: pd.DataFrame, setting: Setting) -> Entries | None:
+    """What another experiment adds to the summary."""
+    if rows.empty or experiment == audits.EXPERIMENT:
+        return None
+    if experiment == repairs.EXPERIMENT:
+        return repairs.repair_entries(rows, setting.policies, setting.loss_measure)
+    if experiment == curvature.EXPERIMENT:
+        return Entries(*curvature.curvature_entries(curvature.block_curvatures(rows, setting.loss_measure)))
+    return travels.travel_entries(rows)
+
+
+def _audit(
+    rows: pd.DataFrame | None, design: AuditDesign, setting: Setting, unigram_nll: float | None
+) -> audits.Audit | None:
+    if rows is None or rows.empty:
+        return None
+    return audits.audit(
+        rows[rows["repair"].isna()],
+        design,
+        model=setting.model,
+        delta_mode=setting.delta_mode or "relative",
+        loss_measure=setting.loss_measure,
+        unigram_nll=unigram_nll,
+        bands=setting.bands,
+        recoveries={corner: _recoveries(rows, corner, setting) for corner in CORNERS},
+    )
+
+
+def _audit_keys(audited: audits.Audit | None) -> dict[str, object]:
+    if audited is None:
+        return {}
+    return {"audit": audited.survival, "audit_effects": audited.effects, "audit_text": audited.text}
+
+
+def _recoveries(rows: pd.DataFrame, corner: str, setting: Setting) -> dict[str, dict[str, object]]:
+    """C3 and C4 under the policy of a corner."""
+    policies = {corner: CORNERS[corner].as_dict()}
+    here = rows[(rows["policy_id"] == corner) | (rows["arm"] == "clean")]
+    given = repairs.repair_entries(here, policies, setting.loss_measure).given
+    return {
+        claim.id: given_entry(
+            claim,
+            given[claim.id],
+            model=setting.model,
+            preset=corner,
+            delta_mode=setting.delta_mode,
+            n_layers=setting.n_layers,
+        )
+        for claim in CLAIMS
+        if claim.id in given
+    }
+
+
+def _clean(others: Mapping[str, pd.DataFrame]) -> Damages:
+    """The clean rows of the first experiment that has any."""
+    found = [rows[rows["arm"] == "clean"] for rows in others.values() if "nll" in rows]
+    return damages(next((rows for rows in found if len(rows)), pd.DataFrame()))
 
 
 def headline_positions(compared: Sequence[Comparison]) -> str | None:
