@@ -97,9 +97,9 @@ def _entries(
     measures = {"loss": loss_measure(summary), "pairs": "accuracy"}
     out = []
     for one in entries:
-        task, policy_id = one["task"], one["policy_id"]
-        if not _in_sweep(one) or one["positions"] != positions or one["measure"] != measures.get(task):
+        if not _in_sweep(one) or one["positions"] != positions or one["measure"] != measures.get(one["task"]):
             continue
+        task, policy_id = one["task"], one["policy_id"]
         noise = pair_policy_name(policy_id or "", summary["policies"]) if task == "pairs" else None
         condition = Condition(task, one["layers"], positions, policy_id, one["delta"])
         bounds = None if one["ci95"] is None else (one["ci95"][0], one["ci95"][1])
