@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from polarlens.perturbation.geometry import widened
 
-LARGE, SMALL = 2.0**16, 2.0**-10  # scales of a state at which a norm's epsilon does not, and does, tell
+LARGE, SMALL = 2.0**8, 2.0**-10  # scales of a state at which a norm's epsilon does not, and does, tell
 
 
 def kind_of(norm: nn.Module, width: int, like: Tensor) -> str:

@@ -1,8 +1,9 @@
 """Rows -> summary: damages per item, clustered intervals, contrasts of the arms, verdict and claims.
 
 The modules in the order data flows: `damage` (rows -> damages per item), `intervals`, `ratio`, `bootstrap` and
-`multiplicity` (the mathematics), `estimates` (damages -> moments), `floors`, `cells`, `contrasts`, `kinds` and
-`verdict`, `claims`, `baseline`, `notices`, and `summary`, which puts them together.
+`multiplicity` (the mathematics), `recovery`, `shapley` and `amplification` (what repair and propagation add to it),
+`estimates` (damages -> moments), `floors`, `cells`, `contrasts`, `kinds` and `verdict`, `claims`, `baseline`,
+`notices`, and `summary`, which puts them together.
 """
 
 from polarlens.statistics.floors import unigram_cross_entropy
