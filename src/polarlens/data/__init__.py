@@ -1,6 +1,6 @@
-"""Texts and minimal pairs, read from local files or Hub sets into plain records."""
+"""Texts, minimal pairs and treebanks, read from local files or Hub sets into plain records."""
 
-from polarlens.data.items import Dataset, Pair, Text
-from polarlens.data.read import read_pairs, read_texts
+from polarlens.data.items import Dataset, Pair, Text, Tree, Word
+from polarlens.data.read import read_pairs, read_texts, read_trees
 
-__all__ = ["Dataset", "Pair", "Text", "read_pairs", "read_texts"]
+__all__ = ["Dataset", "Pair", "Text", "Tree", "Word", "read_pairs", "read_texts", "read_trees"]

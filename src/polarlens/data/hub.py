@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from queue import Empty, SimpleQueue
 from threading import Thread
 from time import monotonic
@@ -21,11 +21,11 @@ USE_A_FILE = (
 )
 
 
-def load_rows(hub_set: HubSet, *, where: str) -> list[dict[str, object]]:
-    """The rows of one split, with only the fields that items are made of.
+def load_rows(hub_set: HubSet, *, where: str, names: Sequence[str] = FIELD_NAMES) -> list[dict[str, object]]:
+    """The rows of one split, with only the fields that items are made of; class labels by name.
 
-    where: names the set in messages. Raises UsageError when it cannot be had: no network (within seconds), no such set,
-    configuration or split, a split to choose, none of the known columns.
+    where: names the set in messages. names: the fields. Raises UsageError when it cannot be had: no network (within
+    seconds), no such set, configuration or split, a split to choose, none of the known columns.
     """
     answer = _ask_hub(hub_set.name)  # asked first, because the import behind `_cached` takes seconds of its own
     splits = _cached(hub_set, where)
@@ -33,22 +33,28 @@ def load_rows(hub_set: HubSet, *, where: str) -> list[dict[str, object]]:
         if (error := answer()) is not None:
             raise _unavailable(error, hub_set, where)
         splits = _download(hub_set, where)
-    names = sorted(splits)
-    if hub_set.split is None and len(names) > 1:
-        fix = f"Choose one, as in {where}:{names[0]}"
-        raise UsageError(f"the set has several splits ({', '.join(names)})", where=where, fix=fix)
-    split = names[0] if hub_set.split is None else hub_set.split
+    found = sorted(splits)
+    if hub_set.split is None and len(found) > 1:
+        fix = f"Choose one, as in {where}:{found[0]}"
+        raise UsageError(f"the set has several splits ({', '.join(found)})", where=where, fix=fix)
+    split = found[0] if hub_set.split is None else hub_set.split
     if split not in splits:
-        raise UsageError(f"the set has no split {split!r}", where=where, fix=f"Choose one of: {', '.join(names)}")
+        raise UsageError(f"the set has no split {split!r}", where=where, fix=f"Choose one of: {', '.join(found)}")
     table = splits[split]
-    known = [name for name in table.column_names if name in FIELD_NAMES]
+    known = [name for name in table.column_names if name in names]
     if not known:
         raise UsageError(
             f"no column that can be used; found: {', '.join(table.column_names)}",
             where=where,
-            fix=f"Write the rows to a local file with some of these columns: {', '.join(FIELD_NAMES)}",
+            fix=f"Write the rows to a local file with some of these columns: {', '.join(names)}",
         )
     rows: list[dict[str, object]] = table.select_columns(known).to_list()
+    for name in known:
+        # A list of labels is stored as a list of their numbers.
+        labels = getattr(getattr(table.features[name], "feature", None), "names", None)
+        if labels is not None:
+            for row in rows:
+                row[name] = [labels[number] for number in row[name]]  # type: ignore[attr-defined]
     return rows
 
 

@@ -1,4 +1,4 @@
-"""Items: the passages and minimal pairs that are measured, as plain records, and the identity that keys their draws."""
+"""Items: passages, minimal pairs and trees as plain records, and the identity that keys their draws."""
 
 import hashlib
 import json
@@ -42,7 +42,42 @@ class Pair:
     phenomenon: str | None = None
 
 
-T = TypeVar("T", Text, Pair)
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One syntactic word of a tree.
+
+    upos: universal part of speech; None where the treebank gives none.
+    head: 1-based number of the word it depends on, 0 for a root.
+    depth: number of arcs up to its root, 0 for a root.
+    span: characters [start, end) of the sentence's text. Words of a multiword token whose spelling does not divide into
+    theirs ("du" for "de le") share its span; None where the text does not hold the word.
+    """
+
+    form: str
+    upos: str | None
+    head: int
+    deprel: str | None
+    depth: int
+    span: tuple[int, int] | None
+
+
+@dataclass(frozen=True)
+class Tree:
+    """One sentence of a treebank: its text, to be tokenised, and its words. Other fields as in `Text`.
+
+    sent_id: the treebank's name for the sentence, None where it has none.
+    """
+
+    text: str
+    words: tuple[Word, ...]
+    item: str
+    cluster: str
+    dataset: str
+    line: int
+    sent_id: str | None = None
+
+
+T = TypeVar("T", Text, Pair, Tree)
 
 
 @dataclass(frozen=True)
@@ -54,7 +89,7 @@ class Dataset(Generic[T]):
     occur is absent). rows = items + everything skipped.
     """
 
-    kind: Literal["text", "pairs"]
+    kind: Literal["text", "pairs", "trees"]
     items: tuple[T, ...]
     sources: tuple[dict[str, object], ...] = field(default=())
 

@@ -3,16 +3,34 @@
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Generic
 
 from polarlens.data.filters import TEXT_FILTERS
 from polarlens.data.formats import PAIR_READERS, TEXT_READERS, BadRecord, Reader, Record, decode_lines
 from polarlens.data.hub import digest, load_rows
-from polarlens.data.items import Dataset, Pair, T, Text
-from polarlens.data.records import PAIR_FIELDS, TEXT_FIELDS, pair_item, text_item
+from polarlens.data.items import Dataset, Pair, T, Text, Tree
+from polarlens.data.records import FIELD_NAMES, PAIR_FIELDS, TEXT_FIELDS, pair_item, text_item
 from polarlens.data.spec import HubSet, label, parse
+from polarlens.data.treebank import TREE_COLUMNS, TREE_FIELDS, TREE_READERS, tree_item
 from polarlens.errors import UsageError
+
+
+@dataclass(frozen=True)
+class _Kind(Generic[T]):
+    """How one kind of item is read: its files, its Hub columns, what its records mean, and what to say about them."""
+
+    named: str
+    readers: Mapping[str, Reader]
+    columns: Sequence[str]
+    make: Callable[[Record, str], T | None]
+    fields: str
+
+
+_TEXTS = _Kind("texts", TEXT_READERS, FIELD_NAMES, text_item, TEXT_FIELDS)
+_PAIRS = _Kind("minimal pairs", PAIR_READERS, FIELD_NAMES, pair_item, PAIR_FIELDS)
+_TREES = _Kind("trees", TREE_READERS, TREE_COLUMNS, tree_item, TREE_FIELDS)
 
 
 def read_texts(spec: str, *, text_filter: str = "none", limit: int | None = None) -> Dataset[Text]:
@@ -28,7 +46,7 @@ def read_texts(spec: str, *, text_filter: str = "none", limit: int | None = None
     if text_filter not in TEXT_FILTERS:
         raise UsageError(f"no text filter {text_filter!r}", where="--text-filter", fix=_choose(TEXT_FILTERS))
     passes = TEXT_FILTERS[text_filter]
-    items, source = _read(spec, TEXT_READERS, text_item, lambda item: passes(item.text), limit)
+    items, source = _read(spec, _TEXTS, lambda item: passes(item.text), limit)
     return Dataset("text", items, (source,))
 
 
@@ -41,30 +59,42 @@ def read_pairs(specs: Sequence[str], *, limit: int | None = None) -> Dataset[Pai
 
     Raises UsageError as `read_texts`, and for two SPECs of one name, since rows are told apart by it.
     """
+    return Dataset("pairs", *_read_all(specs, _PAIRS, "--pairs", limit))
+
+
+def read_trees(specs: Sequence[str], *, limit: int | None = None) -> Dataset[Tree]:
+    """Read the treebanks that one or several SPECs name, in the order given.
+
+    specs: local `.conllu` files, or `hub:NAME:CONFIG[:SPLIT]` where the set has the columns `text`, `tokens`, `upos`
+    and `head` (and may have `deprel`, `misc`, `mwt`, `sent_id` or `idx`).
+    limit: keep the first N of each SPEC.
+
+    Raises UsageError as `read_pairs`; what is wrong with a tree is named with its sentence and line.
+    """
+    return Dataset("trees", *_read_all(specs, _TREES, "--treebank", limit))
+
+
+def _read_all(
+    specs: Sequence[str], kind: _Kind[T], option: str, limit: int | None
+) -> tuple[tuple[T, ...], tuple[dict[str, object], ...]]:
+    """The items of all SPECs and the records of where they came from."""
     if not specs:
-        raise UsageError("no minimal pairs named", where="--pairs", fix="Name a file or a Hub set")
+        raise UsageError(f"no {kind.named} named", where=option, fix="Name a file or a Hub set")
     for name, count in Counter(map(label, specs)).items():
         if count > 1:
-            raise UsageError(
-                f"{count} sets are called {name}",
-                where="--pairs",
-                fix="Name each set once, and give files different names",
-            )
-    items: list[Pair] = []
+            fix = "Name each set once, and give files different names"
+            raise UsageError(f"{count} sets are called {name}", where=option, fix=fix)
+    items: list[T] = []
     sources = []
     for spec in specs:
-        kept, source = _read(spec, PAIR_READERS, pair_item, lambda item: True, limit)
+        kept, source = _read(spec, kind, lambda item: True, limit)
         items += kept
         sources.append(source)
-    return Dataset("pairs", tuple(items), tuple(sources))
+    return tuple(items), tuple(sources)
 
 
 def _read(
-    spec: str,
-    readers: Mapping[str, Reader],
-    make: Callable[[Record, str], T | None],
-    passes: Callable[[T], bool],
-    limit: int | None,
+    spec: str, kind: _Kind[T], passes: Callable[[T], bool], limit: int | None
 ) -> tuple[tuple[T, ...], dict[str, object]]:
     """The items of one SPEC and the record of where they came from."""
     if limit is not None and limit < 1:
@@ -74,9 +104,9 @@ def _read(
     skipped: Counter[str] = Counter()
     seen: Counter[str] = Counter()
     try:
-        sha256, records = _hub_records(target, spec) if isinstance(target, HubSet) else _file_records(target, readers)
+        sha256, records = _records(target, spec, kind)
         for record in records:
-            item = make(record, name)
+            item = kind.make(record, name)
             if item is None:
                 skipped["blank"] += 1
             elif not passes(item):
@@ -97,12 +127,15 @@ def _read(
     return tuple(items), source
 
 
-def _hub_records(hub_set: HubSet, spec: str) -> tuple[str, Iterable[Record]]:
-    rows = load_rows(hub_set, where=spec)
+def _records(target: Path | HubSet, spec: str, kind: _Kind[T]) -> tuple[str, Iterable[Record]]:
+    """The digest of a set and its records."""
+    if not isinstance(target, HubSet):
+        return _file_records(target, kind)
+    rows = load_rows(target, where=spec, names=kind.columns)
     return digest(rows), (Record(number, row) for number, row in enumerate(rows, 1))
 
 
-def _file_records(path: Path, readers: Mapping[str, Reader]) -> tuple[str, Iterable[Record]]:
+def _file_records(path: Path, kind: _Kind[T]) -> tuple[str, Iterable[Record]]:
     where = str(path)
     try:
         data = path.read_bytes()
@@ -115,14 +148,12 @@ def _file_records(path: Path, readers: Mapping[str, Reader]) -> tuple[str, Itera
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         fix = "Check the path and who may read it"
         raise UsageError(f"the file cannot be read ({reason})", where=where, fix=fix) from None
-    reader = readers.get(path.suffix.lower())
+    suffix = path.suffix.lower()
+    reader = kind.readers.get(suffix)
     if reader is None:
-        if path.suffix.lower() in TEXT_READERS:
-            what, fix = f"a {path.suffix} file holds no minimal pairs", f"{_choose(readers)}; {PAIR_FIELDS}"
-        else:
-            fields = TEXT_FIELDS if readers is TEXT_READERS else PAIR_FIELDS
-            what, fix = f"unknown kind of file {path.suffix!r}", f"{_choose(readers)}; {fields}"
-        raise UsageError(what, where=where, fix=fix)
+        known = suffix in TEXT_READERS
+        what = f"a {path.suffix} file holds no {kind.named}" if known else f"unknown kind of file {path.suffix!r}"
+        raise UsageError(what, where=where, fix=f"{_choose(kind.readers)}; {kind.fields}")
     return hashlib.sha256(data).hexdigest(), reader(decode_lines(data))
 
 

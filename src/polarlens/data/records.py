@@ -24,7 +24,7 @@ def text_item(record: Record, dataset: str) -> Text | None:
     line, fields = record
     if fields is None:
         return None
-    raw = _string(fields, "text", line, TEXT_FIELDS)
+    raw = string_field(fields, "text", line, TEXT_FIELDS)
     if not (text := raw.strip()):
         return None
     cluster, phenomenon = _label(fields, "cluster", line), _label(fields, "phenomenon", line)
@@ -40,7 +40,7 @@ def pair_item(record: Record, dataset: str) -> Pair | None:
         return None
     blimp = "sentence_good" in fields or "sentence_bad" in fields
     names = ("sentence_good", "sentence_bad") if blimp else ("good", "bad")
-    good, bad = (_string(fields, name, line, PAIR_FIELDS).strip() for name in names)
+    good, bad = (string_field(fields, name, line, PAIR_FIELDS).strip() for name in names)
     for name, member in zip(names, (good, bad), strict=True):
         if not member:
             raise BadRecord(line, f"{name!r} is empty", "Fill it in or remove the pair")
@@ -56,7 +56,8 @@ def pair_item(record: Record, dataset: str) -> Pair | None:
     return Pair(good, bad, key, cluster or key, dataset, line, phenomenon)
 
 
-def _string(fields: Fields, name: str, line: int, needed: str) -> str:
+def string_field(fields: Fields, name: str, line: int, needed: str) -> str:
+    """The string under `name`; BadRecord where it is not there (`needed`: what an item consists of) or not usable."""
     if name not in fields:
         raise BadRecord(line, f"no field {name!r}; found: {listed(fields)}", needed[0].upper() + needed[1:])
     value = fields[name]
@@ -73,7 +74,7 @@ def _string(fields: Fields, name: str, line: int, needed: str) -> str:
 
 def _label(fields: Fields, name: str, line: int) -> str | None:
     """An optional string, stripped; null and blank count as absent."""
-    return None if fields.get(name) is None else _string(fields, name, line, "").strip() or None
+    return None if fields.get(name) is None else string_field(fields, name, line, "").strip() or None
 
 
 def _positions(value: object, raw: str, line: int) -> tuple[tuple[int, int], ...] | None:
