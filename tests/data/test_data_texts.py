@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from polarlens.data import Dataset, Text, read_texts
+from polarlens.data import Dataset, Text, read_pairs, read_texts, read_trees
 from polarlens.data.filters import notebook
 from polarlens.errors import UsageError
 
@@ -97,9 +97,11 @@ def test_an_unknown_kind_of_file_lists_the_known(write: Write) -> None:
         read_texts(write("a.parquet", "x"))
 
 
-def test_bundled_is_not_in_this_version() -> None:
-    with pytest.raises(UsageError, match="no bundled data"):
-        read_texts("bundled")
+def test_bundled_is_the_sample_that_comes_with_the_package() -> None:
+    assert len(read_texts("bundled").items) == 500
+    assert len(read_pairs(["bundled"]).items) == 1_000
+    assert len(read_trees(["bundled"]).items) == 500
+    assert {item.dataset for item in read_texts("bundled").items} == {"bundled"}
 
 
 def test_a_file_whose_name_looks_like_a_spec(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

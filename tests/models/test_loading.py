@@ -100,7 +100,7 @@ def test_without_tokenizer_files_there_is_no_tokenizer(tmp_path: Path) -> None:
         ("/not/here", "no such file or folder"),
         ("~/not/here/at-all", "no such file or folder"),
         ("not-here.gguf", "no such file"),
-        ("twin-layernorm", "not part of this version"),
+        ("twin-batchnorm", "no such twin"),
     ],
 )
 def test_names_of_nothing(name: str, message: str) -> None:

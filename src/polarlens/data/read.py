@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic
 
+from polarlens import bundled
 from polarlens.data.filters import TEXT_FILTERS
 from polarlens.data.formats import PAIR_READERS, TEXT_READERS, BadRecord, Reader, Record, decode_lines
 from polarlens.data.hub import digest, load_rows
@@ -26,17 +27,18 @@ class _Kind(Generic[T]):
     columns: Sequence[str]
     make: Callable[[Record, str], T | None]
     fields: str
+    sample: str
 
 
-_TEXTS = _Kind("texts", TEXT_READERS, FIELD_NAMES, text_item, TEXT_FIELDS)
-_PAIRS = _Kind("minimal pairs", PAIR_READERS, FIELD_NAMES, pair_item, PAIR_FIELDS)
-_TREES = _Kind("trees", TREE_READERS, TREE_COLUMNS, tree_item, TREE_FIELDS)
+_TEXTS = _Kind("texts", TEXT_READERS, FIELD_NAMES, text_item, TEXT_FIELDS, bundled.PASSAGES)
+_PAIRS = _Kind("minimal pairs", PAIR_READERS, FIELD_NAMES, pair_item, PAIR_FIELDS, bundled.PAIRS)
+_TREES = _Kind("trees", TREE_READERS, TREE_COLUMNS, tree_item, TREE_FIELDS, bundled.TREES)
 
 
 def read_texts(spec: str, *, text_filter: str = "none", limit: int | None = None) -> Dataset[Text]:
     """Read the passages that a SPEC names.
 
-    spec: a local `.txt`, `.jsonl`, `.tsv`, `.csv` or `.conllu` file, or `hub:NAME:CONFIG[:SPLIT]`.
+    spec: a local `.txt`, `.jsonl`, `.tsv`, `.csv` or `.conllu` file, `hub:NAME:CONFIG[:SPLIT]`, or `bundled`.
     text_filter: `none` or `notebook` (see `filters.notebook`).
     limit: keep the first N after filtering. The whole file is read and checked all the same.
 
@@ -53,8 +55,8 @@ def read_texts(spec: str, *, text_filter: str = "none", limit: int | None = None
 def read_pairs(specs: Sequence[str], *, limit: int | None = None) -> Dataset[Pair]:
     """Read the minimal pairs that one or several SPECs name, in the order given.
 
-    specs: local `.jsonl`, `.tsv` or `.csv` files with BLiMP's columns or with `good` and `bad`, or
-    `hub:NAME:CONFIG[:SPLIT]`.
+    specs: local `.jsonl`, `.tsv` or `.csv` files with BLiMP's columns or with `good` and `bad`,
+    `hub:NAME:CONFIG[:SPLIT]`, or `bundled`.
     limit: keep the first N of each SPEC.
 
     Raises UsageError as `read_texts`, and for two SPECs of one name, since rows are told apart by it.
@@ -99,7 +101,7 @@ def _read(
     """The items of one SPEC and the record of where they came from."""
     if limit is not None and limit < 1:
         raise UsageError(f"a limit of {limit} leaves nothing", where="--limit", fix="Give 1 or more, or leave it out")
-    target, name = parse(spec), label(spec)
+    target, name = parse(spec, sample=kind.sample), label(spec)
     items: list[T] = []
     skipped: Counter[str] = Counter()
     seen: Counter[str] = Counter()

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from polarlens import bundled
 from polarlens.errors import UsageError
 
 # The sets of arXiv 2602.11169: WikiText-103 test passages, and BLiMP subject-verb agreement.
@@ -15,6 +16,7 @@ DEFAULT_PAIR_SPECS = (
 DEFAULT_PAIR_LIMIT = 100  # of each
 
 HUB_PREFIX = "hub:"
+BUNDLED = "bundled"
 
 
 @dataclass(frozen=True)
@@ -26,17 +28,14 @@ class HubSet:
     split: str | None = None
 
 
-def parse(spec: str) -> Path | HubSet:
+def parse(spec: str, *, sample: str = "") -> Path | HubSet:
     """The file or Hub set that a SPEC names; nothing is opened.
 
     Everything that does not begin with `hub:` and is not `bundled` is a path (`./hub:x.txt` for a file of such a name).
+    sample: the bundled file that `bundled` stands for.
     """
-    if spec == "bundled":
-        raise UsageError(
-            "this version has no bundled data",
-            where=f"data {spec!r}",
-            fix="Name a local file (.txt, .jsonl, .tsv, .csv, .conllu) or a Hub set (hub:NAME:CONFIG:SPLIT)",
-        )
+    if spec == BUNDLED:
+        return bundled.path(sample)
     if not spec.startswith(HUB_PREFIX):
         return Path(spec)
     parts = spec.removeprefix(HUB_PREFIX).split(":")
@@ -53,5 +52,7 @@ def parse(spec: str) -> Path | HubSet:
 
 def label(spec: str) -> str:
     """The name of a set in rows and messages: of a file without its folder, so that a moved file stays the same set."""
+    if spec == BUNDLED:
+        return BUNDLED
     target = parse(spec)
     return spec.removeprefix(HUB_PREFIX) if isinstance(target, HubSet) else target.name

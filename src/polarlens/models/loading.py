@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from polarlens import bundled
 from polarlens.errors import UsageError
 from polarlens.models import hub
 from polarlens.models.folder import examine_folder
@@ -31,7 +32,8 @@ def load(
 
     Parameters
     ----------
-    name: a Hub id (`EleutherAI/pythia-410m`, `@revision` allowed), a local folder, or a `.gguf` file.
+    name: a Hub id (`EleutherAI/pythia-410m`, `@revision` allowed), a local folder, a `.gguf` file, or a bundled twin
+        (`twin-layernorm`, `twin-rmsnorm`).
     device: cpu | cuda | mps | auto (the best single device) | split (over several devices by accelerate).
     dtype: float32 | bfloat16 | float16 | float64. Quantised GGUF weights are dequantised to it.
     revision: of a Hub model: branch, tag or commit.
@@ -42,7 +44,7 @@ def load(
     Raises UsageError when the model cannot be found or read as named, ModelError when it is there but not usable.
     """
     name = os.fspath(name)
-    path = Path(name).expanduser()
+    path = bundled.path(name) if name in bundled.TWINS else Path(name).expanduser()
     is_file = path.is_file() or name.lower().endswith(".gguf")
     if revision is not None and (is_file or path.is_dir()):
         raise UsageError("a local model has no revisions", where=name, fix="Leave the revision out.")
@@ -52,7 +54,10 @@ def load(
 
         return read_gguf(name, path, header, device=device, dtype=dtype)
     if path.is_dir():
-        at, source = path, Source("directory", str(path.resolve()))
+        at, source = (
+            path,
+            Source("bundled", name) if name in bundled.TWINS else Source("directory", str(path.resolve())),
+        )
     else:
         at, source = _from_hub(name, revision, trust_pickle, trust_remote_code)
     folder = examine_folder(at, name=name, trust_pickle=trust_pickle, trust_remote_code=trust_remote_code)
@@ -65,7 +70,7 @@ def _from_hub(name: str, revision: str | None, trust_pickle: bool, trust_remote_
     """The local copy of a Hub model's files, and where it came from."""
     if name.startswith("twin-"):
         raise UsageError(
-            "the bundled twins are not part of this version", where=name, fix="Name a Hub id, a folder or a .gguf file."
+            "there is no such twin", where=name, fix=f"The bundled ones are {' and '.join(bundled.TWINS)}."
         )
     repository, _, named = name.partition("@")
     if not hub.ID.fullmatch(repository) or name.startswith((".", "~")):

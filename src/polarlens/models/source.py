@@ -13,7 +13,7 @@ class Source:
     are measured dequantised), the method's name for a quantised checkpoint, else None.
     """
 
-    kind: Literal["hub", "directory", "gguf", "memory"]
+    kind: Literal["hub", "directory", "gguf", "bundled", "memory"]
     location: str
     revision: str | None = None
     quantisation: str | None = None
