@@ -8,12 +8,15 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from polarlens.errors import UsageError
 from polarlens.version import __version__
+
+if TYPE_CHECKING:
+    from polarlens.protocol.compare import Compared
 
 app = typer.Typer(
     help="Move the direction or the length of hidden states by the same distance, and measure what the model loses.",
@@ -165,6 +168,32 @@ def report(
 
     _print_summary(rebuild(Path(folder)), Path(folder), as_json)
     return 0
+
+
+@app.command()
+def compare(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN", help="The folders of two or more runs.")],
+    out: Annotated[
+        Text, _option("--out", "DIR", "Where to write (default: the folder that holds the runs, else the current one).")
+    ] = None,
+    as_json: Json = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Write the files only.")] = False,
+) -> int:
+    """Put several runs side by side: compare.json and compare.html."""
+    if out is not None:
+        _check_writable(Path(out).expanduser())
+
+    from polarlens.protocol.compare import compare
+
+    _print_comparison(compare(list(runs), out), as_json, quiet)
+    return 0
+
+
+def _print_comparison(compared: "Compared", as_json: bool, quiet: bool = False) -> None:
+    if as_json:
+        _print(json.dumps(compared.document, indent=2, allow_nan=False))
+    elif not quiet:
+        _print(repr(compared))
 
 
 def _print_summary(summary: dict[str, Any], folder: Path, as_json: bool) -> None:

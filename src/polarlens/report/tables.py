@@ -9,7 +9,7 @@ from polarlens.report.shown import UNITS, Entry, Summary, contrasts, damages, lo
 
 ARMS = ("magnitude", "angular")
 _NAMES = {"loss": "Next-token loss: damage", "pairs": "Minimal pairs: accuracy drop"}
-_DIFFERENCES = {"loss": "angular − magnitude", "pairs": "magnitude − angular"}
+DIFFERENCES = {"loss": "angular − magnitude", "pairs": "magnitude − angular"}
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Group:
     @property
     def difference(self) -> str:
         """Which arm is subtracted from which."""
-        return _DIFFERENCES[self.task]
+        return DIFFERENCES[self.task]
 
 
 def groups(summary: Summary, positions: str | None) -> list[Group]:

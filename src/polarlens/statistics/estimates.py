@@ -47,7 +47,7 @@ def arm_moments(
     if level:
         sign = -1.0 if measure in ("accuracy", "margin") else 1.0
         values = _clean(damages, measure, unit)[:, None] + sign * values
-    values = values if shared_draws else _item_means(values)
+    values = values if shared_draws else item_means(values)
     if not np.isfinite(values).any():
         return None
     return moments(
@@ -78,7 +78,7 @@ def paired_moments(
         _, columns_a, columns_m = np.intersect1d(angular.seeds, magnitude.seeds, return_indices=True)
         a, m = a[:, columns_a], m[:, columns_m]
     else:
-        a, m = _item_means(a), _item_means(m)
+        a, m = item_means(a), item_means(m)
     keep = damages.of_phenomenon(unit, phenomenon)
     both = np.stack([a[keep], m[keep]])
     if not np.isfinite(both).all(axis=0).any():
@@ -108,7 +108,7 @@ def _clean(damages: Damages, measure: str, unit: IntArray) -> Array:
     return table[measure].to_numpy(np.float64)
 
 
-def _item_means(values: Array) -> Array:
+def item_means(values: Array) -> Array:
     """(I, J) -> (I, 1), over the seeds that an item has."""
     there = np.isfinite(values)
     count = there.sum(axis=1, keepdims=True)

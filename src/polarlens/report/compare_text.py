@@ -1,0 +1,66 @@
+"""A comparison of runs as plain text for a terminal."""
+
+from pathlib import Path
+
+from polarlens.report.compare_shown import Block, Document, answers, by_norm, compared, size, status, tested
+from polarlens.report.tables import DIFFERENCES, baseline_lines, claim_texts
+from polarlens.report.terminal import claim_lines, clean, paragraph
+
+MARKS = {"replicates": "+", "contradicts": "x", "inconclusive": "?", "not_run": "."}
+
+
+def render_compare(document: Document, folder: Path | None = None) -> str:
+    """Models by norm kind with their verdicts, what differs, C8 and C9, warnings, files; wrapped at 100 characters."""
+    parts = ["\n".join(_models(document))]
+    parts.append(
+        "\n".join(
+            paragraph(f"{run['model']}: clean {'; '.join(baseline_lines(run))}", "  ") for run in document["runs"]
+        )
+    )
+    parts.append("\n".join(["WHAT DIFFERS", *(paragraph(f"- {one}", "  ") for one in answers(document))]))
+    parts += [_table(block) for block in compared(document)]
+    claims = claim_texts(document)
+    parts.append("\n".join(["CLAIMS", *(line for claim in claims for line in claim_lines(claim))]))
+    if document["warnings"]:
+        parts.append("\n".join(["WARNINGS", *(paragraph(f"- {one}", "  ") for one in document["warnings"])]))
+    if folder is not None:
+        parts.append(paragraph(f"FILES in {folder}: compare.html, compare.json, figures"))
+    return "\n\n".join(parts)
+
+
+def _models(document: Document) -> list[str]:
+    """A line per model: norm, size, blocks, verdict and the status of the claims that were tested."""
+    ids = tested(document)
+    lines = [("model", "norm", "size", "layers", "verdict", *ids)]
+    for norm, runs in by_norm(document).items():
+        for run in runs:
+            verdict = run["verdict"]["kind"].replace("_", " ")
+            marks = [MARKS[status(run, id_)] for id_ in ids]
+            lines.append((run["model"], norm, size(run), run["layers"], verdict, *marks))
+    legend = ", ".join(f"{mark} {name.replace('_', ' ')}" for name, mark in MARKS.items())
+    return [*aligned(lines), *([f"  claims: {legend}"] if ids else [])]
+
+
+def _table(block: Block) -> str:
+    a, b = block.model_a, block.model_b
+    columns: list[tuple[str, str | None]] = [
+        ("difference", None),
+        ("difference", "angular"),
+        ("difference", "magnitude"),
+    ]
+    heads = [DIFFERENCES[block.task], "angular", "magnitude"]
+    if block.task == "loss":
+        columns.insert(0, ("ratio", None))
+        heads.insert(0, "ratio of ratios")
+        title = f"Loss: {a} / {b} (of the ratios angular / magnitude) and {a} - {b} (nats per token); {block.how}"
+    else:
+        title = f"Accuracy drop: {a} - {b} (points), {block.noise} noise; {block.how}"
+    rows = [(f"{line.delta:g}", *(line.text(kind, arm, block.unit) for kind, arm in columns)) for line in block.lines]
+    return "\n".join([paragraph(title), *aligned([("delta", *heads), *rows])])
+
+
+def aligned(lines: list[tuple[str, ...]]) -> list[str]:
+    """Columns under each other, indented by two."""
+    lines = [tuple(map(clean, line)) for line in lines]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    return ["  " + "   ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines]
