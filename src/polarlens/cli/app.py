@@ -17,6 +17,7 @@ from polarlens.version import __version__
 
 if TYPE_CHECKING:
     from polarlens.protocol.compare import Compared
+    from polarlens.protocol.config import RunConfig
 
 app = typer.Typer(
     help="Move the direction or the length of hidden states by the same distance, and measure what the model loses.",
@@ -99,7 +100,10 @@ def run(
     executor: Annotated[Text, _later("--executor")] = None,
     ray_address: Annotated[Text, _later("--ray-address")] = None,
 ) -> int:
-    """Run the protocol on a model and write a folder of results. The same command again resumes it."""
+    """Run the protocol on a model and write a folder of results. The same command again resumes it.
+
+    Several models: a folder each under --out, and compare.json and compare.html there.
+    """
     options = dict(locals())
     from polarlens.protocol.config import resolved
     from polarlens.protocol.config_file import configure
@@ -115,6 +119,8 @@ def run(
     folder = resolved(configuration).out
     assert folder is not None
     _check_writable(folder)
+    if len(configuration.models) > 1:
+        return _run_many(configuration, as_json)
 
     from polarlens.protocol.result import Run
     from polarlens.protocol.runner import execute
@@ -187,6 +193,21 @@ def compare(
 
     _print_comparison(compare(list(runs), out), as_json, quiet)
     return 0
+
+
+def _run_many(configuration: "RunConfig", as_json: bool) -> int:
+    """Several models: the comparison on stdout; where there is none, the summary of the one run that was done."""
+    from polarlens.protocol.many import execute_many
+
+    result = execute_many(configuration)
+    if result.compared is not None:
+        _print_comparison(result.compared, as_json)
+    else:
+        for run in result.runs:
+            _print_summary(run.summary, run.folder, as_json)
+    for failure in result.failed:
+        print(f"failed: {failure}", file=sys.stderr)
+    return 4 if result.failed else 0
 
 
 def _print_comparison(compared: "Compared", as_json: bool, quiet: bool = False) -> None:

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from polarlens.report.numbers import NONE, estimate, nats, probability
+from polarlens.report.numbers import NONE, estimate, nats, points, probability
 from polarlens.report.shown import UNITS, Entry, blocks, contrasts, noises, reference
 from polarlens.statistics.verdict import pair_policy_name
 
 Document = Mapping[str, Any]
 
 NORMS = {"layernorm": "LayerNorm", "rmsnorm": "RMSNorm"}
+ALPHA = 0.05  # two-sided, adjusted by Holm
 ORDER = ("layernorm", "rmsnorm")
 # (kind, arm) of the columns, a - b or a / b
 COLUMNS = (("difference", None), ("difference", "angular"), ("difference", "magnitude"), ("ratio", None))
@@ -182,16 +183,16 @@ def _of_loss(document: Document, block: Block | None) -> str:
     if block is None:
         return ""
     line = _at_reference(document, block)
-    one = line.found.get(("ratio", None))
-    if one is None or one["value"] is None:
+    one = line.found[("ratio", None)]
+    if one["value"] is None:
+        other = line.found[("difference", None)]
         difference = line.text("difference", None, block.unit)
-        return f"at delta {line.delta:g} angular minus magnitude loss damage differs by {difference} {block.unit}"
+        said = f"the loss damages of direction minus magnitude differ by {difference} {block.unit}"
+        return f"at delta {line.delta:g} {said} ({_decided(other)})"
     means = " against ".join(nats(one[name]) for name in ("value_a", "value_b"))
     ratio = estimate(one["value"], one["ci95"], "")
-    return (
-        f"at delta {line.delta:g} direction costs {means} times the loss that magnitude costs, a ratio of {ratio}"
-        f" ({_decided(one, 1.0)})"
-    )
+    said = f"direction costs {means} times the loss that magnitude costs, a ratio of {ratio}"
+    return f"at delta {line.delta:g} {said} ({_decided(one)})"
 
 
 def _of_pairs(document: Document, block: Block | None) -> str:
@@ -199,16 +200,14 @@ def _of_pairs(document: Document, block: Block | None) -> str:
         return ""
     line = _at_reference(document, block)
     one = line.found[("difference", None)]
-    means = " against ".join(estimate(one[name], None, "points") for name in ("value_a", "value_b"))
+    means = " against ".join(points(one[name]) for name in ("value_a", "value_b"))
     noise = f", {block.noise} noise" if block.noise else ""
-    return (
-        f"at delta {line.delta:g} magnitude costs {means} points more accuracy than direction, a difference of "
-        f"{line.text('difference', None, 'points')} ({_decided(one, 0.0)}{noise})"
-    )
+    said = f"magnitude costs {means} points more accuracy than direction, a difference of"
+    return f"at delta {line.delta:g} {said} {line.text('difference', None, 'points')} ({_decided(one)}{noise})"
 
 
-def _decided(one: Mapping[str, Any], equal: float) -> str:
-    ends = one["ci95"]
-    if ends is None:
-        return "no interval"
-    return "they differ" if not ends[0] <= equal <= ends[1] else "not told apart"
+def _decided(one: Mapping[str, Any]) -> str:
+    p = one["p_holm"]
+    if one["ci_simultaneous"] is None:
+        return "no test: a model is at its floor there" if one["ci95"] is not None else "no interval"
+    return f"{'they differ' if p <= ALPHA else 'not told apart'}, p {probability(p)}"

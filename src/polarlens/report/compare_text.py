@@ -2,10 +2,21 @@
 
 from pathlib import Path
 
-from polarlens.report.compare_shown import Block, Document, answers, by_norm, compared, size, status, tested
+from polarlens.report.compare_shown import (
+    Block,
+    Document,
+    answers,
+    by_norm,
+    compared,
+    headline_noise,
+    size,
+    status,
+    tested,
+)
 from polarlens.report.tables import DIFFERENCES, baseline_lines, claim_texts
 from polarlens.report.terminal import claim_lines, clean, paragraph
 
+UNUSABLE = "not usable: in one of the models both arms are at the floor of the task"
 MARKS = {"replicates": "+", "contradicts": "x", "inconclusive": "?", "not_run": "."}
 
 
@@ -18,7 +29,7 @@ def render_compare(document: Document, folder: Path | None = None) -> str:
         )
     )
     parts.append("\n".join(["WHAT DIFFERS", *(paragraph(f"- {one}", "  ") for one in answers(document))]))
-    parts += [_table(block) for block in compared(document)]
+    parts += _tables(document)
     claims = claim_texts(document)
     parts.append("\n".join(["CLAIMS", *(line for claim in claims for line in claim_lines(claim))]))
     if document["warnings"]:
@@ -41,22 +52,32 @@ def _models(document: Document) -> list[str]:
     return [*aligned(lines), *([f"  claims: {legend}"] if ids else [])]
 
 
+def _tables(document: Document) -> list[str]:
+    """One per pair of models and task; pairs under one noise, the others stand on the page."""
+    found = compared(document)
+    noise = headline_noise([block.noise for block in found if block.task == "pairs"])
+    return [_table(block) for block in found if block.task == "loss" or block.noise == noise]
+
+
 def _table(block: Block) -> str:
-    a, b = block.model_a, block.model_b
-    columns: list[tuple[str, str | None]] = [
-        ("difference", None),
-        ("difference", "angular"),
-        ("difference", "magnitude"),
-    ]
-    heads = [DIFFERENCES[block.task], "angular", "magnitude"]
+    a, b, difference = block.model_a, block.model_b, DIFFERENCES[block.task]
+    heads, columns = [difference, "p (Holm)"], ["difference"]
     if block.task == "loss":
-        columns.insert(0, ("ratio", None))
-        heads.insert(0, "ratio of ratios")
-        title = f"Loss: {a} / {b} (of the ratios angular / magnitude) and {a} - {b} (nats per token); {block.how}"
+        heads, columns = ["ratio of ratios", "p (Holm)", difference, "p (Holm)"], ["ratio", "difference"]
+        title = f"Loss: angular / magnitude of {a} over that of {b}, and {difference} of {a} less that of {b}"
     else:
-        title = f"Accuracy drop: {a} - {b} (points), {block.noise} noise; {block.how}"
-    rows = [(f"{line.delta:g}", *(line.text(kind, arm, block.unit) for kind, arm in columns)) for line in block.lines]
-    return "\n".join([paragraph(title), *aligned([("delta", *heads), *rows])])
+        title = f"Accuracy drop: {difference} of {a} less that of {b}, {block.noise} noise"
+    rows = [
+        (
+            *(("block " + line.layers,) if block.varied else ()),
+            f"{line.delta:g}" + ("" if line.usable else " *"),
+            *(text for kind in columns for text in (line.text(kind, None, block.unit), line.p_holm(kind))),
+        )
+        for line in block.lines
+    ]
+    head = (*(("blocks",) if block.varied else ()), "delta", *heads)
+    note = [paragraph(f"  * {UNUSABLE}", "    ")] if block.unusable else []
+    return "\n".join([paragraph(f"{title} ({block.unit}; {block.how})"), *aligned([head, *rows]), *note])
 
 
 def aligned(lines: list[tuple[str, ...]]) -> list[str]:
