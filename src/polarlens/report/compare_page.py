@@ -16,9 +16,9 @@ from polarlens.report.compare_shown import (
     status,
     tested,
 )
-from polarlens.report.numbers import NONE, nats, share
-from polarlens.report.shown import displacement
-from polarlens.report.tables import DIFFERENCES, baseline_lines, claim_texts
+from polarlens.report.numbers import NONE, estimate, nats, share
+from polarlens.report.shown import displacement, loss_measure
+from polarlens.report.tables import DIFFERENCES, claim_texts
 from polarlens.report.templating import environment, picture
 from polarlens.rows.store import written_whole
 
@@ -37,7 +37,8 @@ def render_compare_page(document: Document) -> str:
     return environment().get_template("compare.html").render(
         title=", ".join(run["model"] for run in document["runs"]),
         n_runs=len(document["runs"]),
-        answers=answers(document),
+        verdicts=answers(document)[0],
+        answers=answers(document)[1:],
         figures=_pictures(document),
         displacement=displacement(document["runs"][0]),
         ids=ids,
@@ -60,15 +61,16 @@ def _pictures(document: Document) -> list[Any]:
 
 def _model(run: Mapping[str, Any], ids: list[str]) -> dict[str, Any]:
     """A line of the table of models."""
-    shape = NONE if run["n_layers"] is None else f"{run['n_layers']} × {run['width']}"
+    loss, pairs = run["baseline"]["loss"], run["baseline"]["pairs"]
+    clean_loss = loss[loss_measure(run)] if loss else {"mean": None, "ci95": None}
     return {
         "name": run["model"],
         "source": run["source"],
         "path": run["path"],
         "size": size(run),
-        "shape": shape,
-        "layers": run["layers"],
-        "baseline": baseline_lines(run),
+        "layers": run["layers"] + (f" of {run['n_layers']}" if run["n_layers"] else ""),
+        "loss": estimate(clean_loss["mean"], clean_loss["ci95"], "nats"),
+        "accuracy": estimate(pairs["accuracy"], pairs["ci95"], "points") if pairs else NONE,
         "verdict": run["verdict"]["kind"].replace("_", " "),
         "why": run["verdict"]["why"],
         "claims": [status(run, id_).replace("_", " ") for id_ in ids],

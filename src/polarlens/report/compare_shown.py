@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from polarlens.report.numbers import NONE, estimate, nats, points, probability
+from polarlens.report.numbers import NONE, estimate, listed, nats, points, probability
 from polarlens.report.shown import UNITS, Entry, blocks, contrasts, noises, reference
 from polarlens.statistics.verdict import pair_policy_name
 
@@ -155,9 +155,12 @@ def compared(document: Document) -> list[Block]:
 
 
 def answers(document: Document) -> list[str]:
-    """One sentence per pair of models: how their loss ratios and accuracy contrasts differ at the reference delta."""
+    """Sentences: the verdicts, then, two models at a time, how loss ratio and accuracy contrast differ at one delta."""
     found = compared(document)
-    out = []
+    kinds: dict[str, list[str]] = {}
+    for run in document["runs"]:
+        kinds.setdefault(run["verdict"]["kind"].replace("_", " "), []).append(run["model"])
+    out = ["Verdict " + "; ".join(f"{kind} in {listed(models)}" for kind, models in kinds.items()) + "."]
     for a, b in combinations([run["model"] for run in document["runs"]], 2):
         here = [one for one in found if (one.model_a, one.model_b) == (a, b)]
         loss = next((one for one in here if one.task == "loss"), None)
