@@ -7,6 +7,7 @@ from typing import Any
 
 from polarlens.report.numbers import NONE, estimate, listed, nats, points, probability
 from polarlens.report.shown import UNITS, Entry, blocks, contrasts, noises, reference
+from polarlens.report.tables import FEW
 from polarlens.statistics.verdict import pair_policy_name
 
 Document = Mapping[str, Any]
@@ -132,7 +133,8 @@ class Block:
         """What the intervals rest on."""
         a, b = self.n_items
         what = "texts" if self.task == "loss" else "pairs"
-        return f"{a:,} shared {what}, paired" if self.paired else f"{a:,} and {b:,} {what}, independent samples"
+        how = f"{a:,} shared {what}, paired" if self.paired else f"{a:,} and {b:,} {what}, independent samples"
+        return how + (f"; fewer than {FEW} make an interval a rough guide" if min(a, b) < FEW else "")
 
 
 def compared(document: Document) -> list[Block]:

@@ -30,8 +30,7 @@ def render_compare(document: Document, folder: Path | None = None) -> str:
     )
     parts.append("\n".join(["WHAT DIFFERS", *(paragraph(f"- {one}", "  ") for one in answers(document))]))
     parts += _tables(document)
-    claims = claim_texts(document)
-    parts.append("\n".join(["CLAIMS", *(line for claim in claims for line in claim_lines(claim))]))
+    parts.append("\n".join(["CLAIMS", *claim_lines(claim_texts(document))]))
     if document["warnings"]:
         parts.append("\n".join(["WARNINGS", *(paragraph(f"- {one}", "  ") for one in document["warnings"])]))
     if folder is not None:

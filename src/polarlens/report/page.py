@@ -1,7 +1,7 @@
 """`report.html`: one file with the figure, the numbers and what is needed to run it again; no script, no network."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ from polarlens.report.figures import TITLES, panels
 from polarlens.report.numbers import NONE, listed, nats, share
 from polarlens.report.sentence import sentence
 from polarlens.report.shown import Summary, blocks, damages, displacement, positions_run
-from polarlens.report.tables import baseline_lines, claim_texts, groups
+from polarlens.report.tables import Group, baseline_lines, claim_texts, groups
 from polarlens.report.templating import environment, picture
 from polarlens.rows.store import written_whole
 
@@ -40,6 +40,7 @@ def render_page(summary: Summary, manifest: Mapping[str, Any]) -> str:
             displacement=displacement(summary),
             claims=claim_texts(summary),
             sections=sections,
+            notes=_notes,
             several=len(blocks(headline)) > 1,
             layers=[name for name in blocks(headline) if name is not None],
             policies=[(name, _factors(factors)) for name, factors in summary["policies"].items()],
@@ -56,6 +57,13 @@ def _pictures(summary: Summary) -> list[Any]:
     """Inline SVG of each panel of the figure, so that a narrow screen can stack them."""
     same = "damage of both arms; the same numbers stand in the table of damages"
     return [picture(chart, task, f"{TITLES[task]}: {same}") for task, chart in panels(summary).items()]
+
+
+def _notes(found: Sequence[Group]) -> list[str]:
+    """The notes of the groups of one table, each with the task it is about where it is not about all."""
+    return list(
+        dict.fromkeys(note if note.startswith("*") else f"{TITLES[g.task]}: {note}" for g in found for note in g.notes)
+    )
 
 
 def _by_policy(verdict: Mapping[str, Any]) -> Pairs:

@@ -1,12 +1,13 @@
 """The summary as plain text for a terminal."""
 
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 from polarlens.report.numbers import MINUS, NONE
 from polarlens.report.sentence import sentence
-from polarlens.report.shown import Summary, blocks, damages, displacement, positions_run, reference
-from polarlens.report.tables import ClaimText, Group, baseline_lines, claim_texts, groups
+from polarlens.report.shown import Summary, blocks, damages, displacement, model_title, positions_run, reference
+from polarlens.report.tables import ClaimText, Group, baseline_lines, claim_texts, groups, not_run
 
 WIDTH = 100
 _PLAIN = str.maketrans({MINUS: "-", NONE: "-"})
@@ -18,13 +19,13 @@ def render_text(summary: Summary, folder: Path | None = None) -> str:
     Tables are those of the headline's positions. Where blocks were perturbed one by one, they show one delta.
     """
     verdict = summary["verdict"]
-    parts = [paragraph(f"{summary['model']}, preset {summary['preset']}")]
+    parts = [paragraph(f"{model_title(summary['model'])}, preset {summary['preset']}")]
     if not summary["complete"]:
         parts.append(paragraph(f"INCOMPLETE: {summary['missing_units']} units of work are missing"))
     parts.append("\n".join(paragraph(f"clean {line}") for line in baseline_lines(summary)))
     parts += _tables(summary)
     parts.append(paragraph(f"VERDICT {verdict['kind']}: {sentence(summary)}"))
-    parts.append("\n".join(["CLAIMS", *(line for claim in claim_texts(summary) for line in claim_lines(claim))]))
+    parts.append("\n".join(["CLAIMS", *claim_lines(claim_texts(summary))]))
     skipped = [f"{one['what']}: {one['why']}" for one in summary["skipped"]]
     for title, lines in (("SKIPPED", skipped), ("WARNINGS", summary["warnings"])):
         if lines:
@@ -53,22 +54,24 @@ def _table(group: Group, only: float | None) -> str:
     lines = [("block" if only is not None else "delta", "magnitude", "angular", name)]
     for row in group.rows:
         if only in (None, row.delta):
-            first = f"{row.delta:g}" if only is None else row.layers or ""
+            first = row.shown_delta if only is None else (row.layers or "") + ("" if row.usable else " *")
             lines.append((first, row.text("magnitude"), row.text("angular"), row.text(what)))
     widths = [max(len(line[i]) for line in lines) for i in range(3)]
     body = ["  " + "   ".join([*(line[i].ljust(widths[i]) for i in range(3)), line[3]]).rstrip() for line in lines]
-    return "\n".join([paragraph(group.title), *(clean(line) for line in body)])
+    notes = [paragraph(f"  {note}", "    ") for note in group.notes]
+    return "\n".join([paragraph(group.title), *(clean(line) for line in body), *notes])
 
 
-def claim_lines(claim: ClaimText) -> list[str]:
-    """A claim with its status and numbers."""
-    numbers = f"paper {claim.paper}, measured {claim.measured}"
-    if claim.status.startswith("not run"):
-        return [paragraph(f"{claim.id}  {claim.status}: {claim.why}", "      ")]
-    return [
-        paragraph(f"{claim.id}  {claim.status}: {claim.claim}", "      "),
-        paragraph(f"      {numbers} {claim.interval.strip(NONE)}".rstrip() + f"; {claim.why}", "      "),
-    ]
+def claim_lines(claims: Sequence[ClaimText]) -> list[str]:
+    """The claims with their status and numbers; those that were not tested share the last line."""
+    lines = []
+    for claim in claims:
+        if not claim.status.startswith("not run"):
+            numbers = f"      paper {claim.paper}, measured {claim.measured} {claim.interval.strip(NONE)}".rstrip()
+            lines.append(paragraph(f"{claim.id}  {claim.status}: {claim.claim}", "      "))
+            lines.append(paragraph(f"{numbers}; {claim.why}", "      "))
+    untested = not_run(claims)
+    return [*lines, *([paragraph(f"not run: {untested}", "      ")] if untested else [])]
 
 
 def paragraph(text: str, indent: str = "") -> str:

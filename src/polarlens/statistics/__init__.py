@@ -2,7 +2,8 @@
 
 The modules in the order data flows: `damage` (rows -> damages per item), `intervals`, `ratio`, `bootstrap` and
 `multiplicity` (the mathematics), `estimates` (damages -> moments), `floors`, `cells`, `contrasts`, `kinds` and
-`verdict`, `claims`, `baseline`, `notices`, and `summary`, which puts them together.
+`verdict`, `claims`, `baseline`, `notices`, and `summary`, which puts them together. Several runs: `comparable`,
+`pairing`, `comparison`, `claims_across`, and `across`, which puts these together.
 """
 
 from polarlens.statistics.floors import unigram_cross_entropy

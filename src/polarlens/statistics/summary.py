@@ -12,7 +12,7 @@ from polarlens.statistics.damage import Damages, damages
 from polarlens.statistics.estimates import Policies
 from polarlens.statistics.floors import clean_at_floor, usable_conditions
 from polarlens.statistics.kinds import DEFAULT_BANDS, Bands
-from polarlens.statistics.notices import notices
+from polarlens.statistics.notices import apart_without_sinks, notices
 from polarlens.statistics.verdict import verdict
 
 SCHEMA = 1
@@ -86,7 +86,11 @@ def summarise(
         "claims": claim_entries(compared, setting, not_run),
         "verdict": verdicts[positions],
         "skipped": [dict(one) for one in skipped],
-        "warnings": [*warnings, *_notices(measured, unigram_nll, verdicts, positions, policies)],
+        "warnings": [
+            *warnings,
+            *_notices(measured, unigram_nll, verdicts, positions, policies),
+            *apart_without_sinks(compared, loss_measure),
+        ],
     }
 
 
