@@ -202,7 +202,7 @@ def test_what_a_number_cannot_be_trusted_for_stands_by_it() -> None:
     assert "Next-token loss: only" not in page.text
     assert page.text.count("0.5 *") == 4  # damages and contrasts, under both noises
     assert "* not usable: both arms are at the floor of the task" in page.text
-    assert page.words[0].startswith("name.gguf: crossed")
+    assert page.text.startswith("name.gguf: crossed")
     assert "/models/name.gguf" not in page.text
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from polarlens.report.figures import TITLES, panels
 from polarlens.report.numbers import NONE, listed, nats, share
 from polarlens.report.sentence import sentence
-from polarlens.report.shown import Summary, blocks, damages, displacement, positions_run
+from polarlens.report.shown import Summary, blocks, damages, displacement, model_title, positions_run
 from polarlens.report.tables import Group, baseline_lines, claim_texts, groups
 from polarlens.report.templating import environment, picture
 from polarlens.rows.store import written_whole
@@ -27,29 +27,27 @@ def render_page(summary: Summary, manifest: Mapping[str, Any]) -> str:
     sections = [(positions, groups(summary, positions)) for positions in positions_run(summary)]
     data_of, profile = manifest.get("data") or {}, manifest.get("state_profile") or {}
     headline = damages(summary, sections[0][0]) if sections else []
-    return (
-        environment()
-        .get_template("report.html")
-        .render(
-            summary=summary,
-            sentence=sentence(summary),
-            by_policy=_by_policy(summary["verdict"]),
-            by_layer=_by_layer(summary["verdict"]),
-            baseline=baseline_lines(summary),
-            figures=_pictures(summary),
-            displacement=displacement(summary),
-            claims=claim_texts(summary),
-            sections=sections,
-            notes=_notes,
-            several=len(blocks(headline)) > 1,
-            layers=[name for name in blocks(headline) if name is not None],
-            policies=[(name, _factors(factors)) for name, factors in summary["policies"].items()],
-            sources=[(task, *_source(source)) for task, data in data_of.items() for source in data.get("sources", ())],
-            environment=_environment(manifest),
-            profile_task=profile.get("task"),
-            profile=[_block(block) for block in profile.get("blocks", ())],
-            command=manifest.get("command"),
-        )
+    template = environment().get_template("report.html")
+    return template.render(
+        summary=summary,
+        title=model_title(summary["model"]),
+        sentence=sentence(summary),
+        by_policy=_by_policy(summary["verdict"]),
+        by_layer=_by_layer(summary["verdict"]),
+        baseline=baseline_lines(summary),
+        figures=_pictures(summary),
+        displacement=displacement(summary),
+        claims=claim_texts(summary),
+        sections=sections,
+        notes=_notes,
+        several=len(blocks(headline)) > 1,
+        layers=[name for name in blocks(headline) if name is not None],
+        policies=[(name, _factors(factors)) for name, factors in summary["policies"].items()],
+        sources=[(task, *_source(source)) for task, data in data_of.items() for source in data.get("sources", ())],
+        environment=_environment(manifest),
+        profile_task=profile.get("task"),
+        profile=[_block(block) for block in profile.get("blocks", ())],
+        command=manifest.get("command"),
     )
 
 
