@@ -11,17 +11,19 @@ from polarlens.version import __version__
 if TYPE_CHECKING:
     from polarlens.models import LanguageModel, check, load
     from polarlens.perturbation import perturb
+    from polarlens.protocol.compare import compare
     from polarlens.protocol.config import RunConfig
     from polarlens.protocol.estimate import Estimate
     from polarlens.protocol.result import Run
 
-__all__ = ["LanguageModel", "Run", "RunConfig", "__version__", "check", "load", "perturb", "run"]
+__all__ = ["LanguageModel", "Run", "RunConfig", "__version__", "check", "compare", "load", "perturb", "run"]
 
 _HOMES = {
     "LanguageModel": "polarlens.models",
     "Run": "polarlens.protocol.result",
     "RunConfig": "polarlens.protocol.config",
     "check": "polarlens.models",
+    "compare": "polarlens.protocol.compare",
     "load": "polarlens.models",
     "perturb": "polarlens.perturbation",
 }

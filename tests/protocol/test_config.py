@@ -86,6 +86,7 @@ def test_without_data_the_published_sets_are_read() -> None:
         ("text", ["a.txt", Path("a.txt")], "a.txt"),
         ("out", ["runs/x", Path("runs/x")], Path("runs/x")),
         ("models", ["m", ["m"]], ("m",)),
+        ("models", [["a/b", "m"]], ("a/b", "m")),
         ("device", ["cuda:1"], "cuda:1"),
     ],
 )
@@ -134,7 +135,7 @@ def test_text_and_yaml_values_read_alike(key: str, values: list[Any], read: Any)
         ("text", ["a.txt"], "is not a name"),
         ("pairs", ["a", "a"], "a is named twice"),
         ("overwrite", "yes", "neither true nor false"),
-        ("models", ["a", "b"], "one model at a time"),
+        ("models", ["a", "a"], "a is named twice"),
     ],
 )
 def test_bad_values_are_refused_by_name(key: str, value: Any, said: str) -> None:
@@ -176,6 +177,14 @@ def test_a_relative_displacement_of_one_is_fine_in_the_other_modes() -> None:
 )
 def test_folder_names_of_models(model: str, name: str) -> None:
     assert run_name(model) == name
+    assert resolved(RunConfig(models=model)).out == Path("polarlens-runs") / name
+
+
+def test_several_models_share_a_folder_named_after_all_of_them() -> None:
+    assert resolved(RunConfig(models=["a/b", "gpt2"])).out == Path("polarlens-runs/a--b+gpt2")
+    many = resolved(RunConfig(models=[f"owner/model-{k}" for k in range(50)])).out
+    assert many is not None
+    assert len(many.name) <= 100
 
 
 def test_a_directory_is_named_by_its_last_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

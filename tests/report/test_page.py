@@ -10,6 +10,7 @@ from made_up import KINDS, manifest, summary
 from polarlens.report import page as page_module
 from polarlens.report import sentence, write_report
 from polarlens.report.page import render_page
+from polarlens.statistics.contrasts import UNUSABLE
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 HOSTILE = "</title><script>alert('1')</script>\"'&{{ 7 * 7 }}{% raw %}]]>"
@@ -186,6 +187,23 @@ def test_a_source_from_the_hub_is_known_by_its_revision() -> None:
         "loss: hub:a/b:c:test revision f00d"
         in Page(render_page(summary(), manifest(data={"loss": {"sources": [source]}})).replace("</dt>", "</dt> ")).text
     )
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_what_a_number_cannot_be_trusted_for_stands_by_it() -> None:
+    document = summary(model="/models/name.gguf")
+    for one in (*document["cells"], *document["contrasts"]):
+        if one["task"] == "pairs":
+            one["n_clusters"] = 12
+            if one["delta"] == 0.5:
+                one["why"] = UNUSABLE
+    page = Page(render_page(document, manifest()))
+    assert "Minimal pairs: only 12 pairs, or groups of pairs, stand behind an interval" in page.text
+    assert "Next-token loss: only" not in page.text
+    assert page.text.count("0.5 *") == 4  # damages and contrasts, under both noises
+    assert "* not usable: both arms are at the floor of the task" in page.text
+    assert page.text.startswith("name.gguf: crossed")
+    assert "/models/name.gguf" not in page.text
 
 
 def test_each_picture_has_words_beside_it() -> None:

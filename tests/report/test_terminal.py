@@ -1,9 +1,11 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 from made_up import KINDS, summary
 
-from polarlens.report import render_text
+from polarlens.report import model_title, render_text
+from polarlens.statistics.contrasts import UNUSABLE
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -33,7 +35,7 @@ def test_claims_warnings_and_skipped_are_listed() -> None:
     assert "C1  replicates, size differs: Loss (ratio)" in text
     assert "paper 42.9, measured 5.74 [4.61, 6.89]; the stated order holds" in text
     assert "paper 18.8, measured 4.1; one cluster" in text
-    assert "C9  not run: not built" in text
+    assert "not run: C3, C4, C5, C6, C7, C8, C9 (not built)" in text
     assert "- beware" in text
     assert "- repair: not asked" in text
     assert "INCOMPLETE: 7 units" in text
@@ -70,3 +72,47 @@ def test_it_says_where_the_files_are() -> None:
         render_text(summary(), Path("runs") / "x").splitlines()[-1].startswith(f"FILES in {Path('runs') / 'x'}: report")
     )
     assert "FILES" not in render_text(summary())
+
+
+def at_the_floor(delta: float) -> dict[str, Any]:
+    """A summary in which one delta of the pairs is not usable."""
+    made = summary()
+    for one in made["contrasts"]:
+        if one["task"] == "pairs" and one["delta"] == delta:
+            one["why"] = f"one cluster: no interval; {UNUSABLE}"
+    return made
+
+
+def test_unusable_deltas_carry_a_star() -> None:
+    lines = [" ".join(line.split()) for line in render_text(at_the_floor(0.1)).splitlines()]
+    assert [line.split(" ")[1] == "*" for line in lines if line.startswith("0.1 ")] == [False, True, True]
+    assert lines.count("* not usable: both arms are at the floor of the task") == 2
+    assert not any("*" in line for line in render_text(summary()).splitlines())
+
+
+@pytest.mark.parametrize(("n", "said"), [(30, False), (29, True)])
+def test_few_items_behind_an_interval_are_named(n: int, said: bool) -> None:
+    made = summary(tasks=("loss",))
+    for one in (*made["cells"], *made["contrasts"]):
+        one.update(n_items=100, n_clusters=n)
+    assert (f"only {n} texts stand behind an interval" in render_text(made)) == said
+    assert "stand behind" not in render_text(summary(tasks=("loss",), intervals=False))
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("/data/models/SmolLM2.Q4_1.gguf", "SmolLM2.Q4_1.gguf"),
+        ("models/SmolLM2.gguf", "SmolLM2.gguf"),
+        ("./twins/rms/", "rms"),
+        ("~/m", "m"),
+        ("C:\\models\\x", "x"),
+        ("EleutherAI/pythia-410m@main", "EleutherAI/pythia-410m@main"),
+        ("gpt2", "gpt2"),
+        ("/", "/"),
+        ("..", ".."),
+    ],
+)
+def test_a_path_is_shown_by_its_last_part(name: str, title: str) -> None:
+    assert model_title(name) == title
+    assert render_text(summary(model=name)).startswith(f"{title}, preset matched")

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +16,10 @@ from polarlens.cli.options import Flag, Text, Texts, option
 from polarlens.cli.twins import twins
 from polarlens.errors import UsageError
 from polarlens.version import __version__
+
+if TYPE_CHECKING:
+    from polarlens.protocol.compare import Compared
+    from polarlens.protocol.config import RunConfig
 
 app = typer.Typer(
     help="Move the direction or the length of hidden states by the same distance, and measure what the model loses.",
@@ -94,7 +98,10 @@ def run(
     executor: Annotated[Text, _later("--executor")] = None,
     ray_address: Annotated[Text, _later("--ray-address")] = None,
 ) -> int:
-    """Run the protocol on a model and write a folder of results. The same command again resumes it."""
+    """Run the protocol on a model and write a folder of results. The same command again resumes it.
+
+    Several models: a folder each under --out, and compare.json and compare.html there.
+    """
     options = dict(locals())
     from polarlens.protocol.config import resolved
     from polarlens.protocol.config_file import configure
@@ -110,6 +117,8 @@ def run(
     folder = resolved(configuration).out
     assert folder is not None
     _check_writable(folder)
+    if len(configuration.models) > 1:
+        return _run_many(configuration, as_json)
 
     from polarlens.protocol.result import Run
     from polarlens.protocol.runner import execute
@@ -163,6 +172,47 @@ def report(
 
     _print_summary(rebuild(Path(folder)), Path(folder), as_json)
     return 0
+
+
+@app.command()
+def compare(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN", help="The folders of two or more runs.")],
+    out: Annotated[
+        Text, option("--out", "DIR", "Where to write (default: the folder that holds the runs, else the current one).")
+    ] = None,
+    as_json: Json = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Write the files only.")] = False,
+) -> int:
+    """Put several runs side by side: compare.json and compare.html."""
+    if out is not None:
+        _check_writable(Path(out).expanduser())
+
+    from polarlens.protocol.compare import compare
+
+    _print_comparison(compare(list(runs), out), as_json, quiet)
+    return 0
+
+
+def _run_many(configuration: "RunConfig", as_json: bool) -> int:
+    """Several models: the comparison on stdout; where there is none, the summary of the one run that was done."""
+    from polarlens.protocol.many import execute_many
+
+    result = execute_many(configuration)
+    if result.compared is not None:
+        _print_comparison(result.compared, as_json)
+    else:
+        for run in result.runs:
+            _print_summary(run.summary, run.folder, as_json)
+    for failure in result.failed:
+        print(f"failed: {failure}", file=sys.stderr)
+    return 4 if result.failed else 0
+
+
+def _print_comparison(compared: "Compared", as_json: bool, quiet: bool = False) -> None:
+    if as_json:
+        _print(json.dumps(compared.document, indent=2, allow_nan=False))
+    elif not quiet:
+        _print(repr(compared))
 
 
 def _print_summary(summary: dict[str, Any], folder: Path, as_json: bool) -> None:

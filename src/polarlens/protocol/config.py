@@ -116,8 +116,6 @@ class RunConfig(BaseModel):
         except ValidationError as error:
             raise _as_usage_error(error.errors()[0]) from None
         _refuse_what_is_not_built(config)
-        if len(config.models) > 1:
-            raise UsageError("this version runs one model at a time", where="models", fix="Start one run per model.")
         _check_ratios(config)
         return config
 
@@ -170,7 +168,7 @@ def resolved(config: RunConfig) -> RunConfig:
     defaults: dict[str, Any] = {
         "experiments": ("sweep", "repair", "propagation"),
         "text_filter": "none" if config.text or config.pairs else DEFAULT_TEXT_FILTER,
-        "out": Path("polarlens-runs") / run_name(config.models[0] if config.models else "model"),
+        "out": Path("polarlens-runs") / ("+".join(map(run_name, config.models))[:100] or "model"),
         **PRESETS[config.preset],
     }
     return config.model_copy(update={key: value for key, value in defaults.items() if getattr(config, key) is None})

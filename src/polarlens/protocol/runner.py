@@ -19,23 +19,23 @@ from polarlens.protocol.prepared import Prepared, prepare, settings_of
 from polarlens.protocol.progress import say, tracked
 from polarlens.protocol.result import Run
 from polarlens.protocol.summarise import rebuild
-from polarlens.protocol.tasks import read_data
+from polarlens.protocol.tasks import Read, read_data
 from polarlens.rows.store import damaged_parts, write_json, write_part
 
 if TYPE_CHECKING:
     from polarlens.models import LanguageModel
 
 
-def execute(config: RunConfig, *, model: "LanguageModel | None" = None) -> Run | Estimate:
+def execute(config: RunConfig, *, model: "LanguageModel | None" = None, read: Read | None = None) -> Run | Estimate:
     """Run the protocol and write the run's folder; with `dry_run` only the plan is returned.
 
-    model: an already loaded model, used in place of `config.models`.
+    model: an already loaded model, used in place of `config.models`. read: the configuration's data, if it was read.
 
     Raises UsageError and ModelError before anything is written. Units that fail are listed in the result, the rest is
     done. A repeated call does only what is missing.
     """
     config = resolved(config)
-    read = read_data(config)
+    read = read or read_data(config)
     if model is None:
         from polarlens.models import load
 

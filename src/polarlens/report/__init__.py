@@ -3,12 +3,25 @@
 from pathlib import Path
 from typing import Any
 
+from polarlens.report.compare_figure import COMPARE_FIGURES, write_compare_figure
+from polarlens.report.compare_page import write_compare_page
+from polarlens.report.compare_text import render_compare
 from polarlens.report.figures import FIGURES, write_figure
 from polarlens.report.page import write_page
 from polarlens.report.sentence import sentence
+from polarlens.report.shown import model_title
 from polarlens.report.terminal import render_text
 
-__all__ = ["FIGURES", "render_text", "sentence", "write_report"]
+__all__ = [
+    "COMPARE_FIGURES",
+    "FIGURES",
+    "model_title",
+    "render_compare",
+    "render_text",
+    "sentence",
+    "write_compare",
+    "write_report",
+]
 
 
 def write_report(folder: Path, summary: dict[str, Any], manifest: dict[str, Any]) -> None:
@@ -19,3 +32,9 @@ def write_report(folder: Path, summary: dict[str, Any], manifest: dict[str, Any]
     for name in FIGURES:
         write_figure(folder / "figures", name, summary)
     write_page(folder / "report.html", summary, manifest)
+
+
+def write_compare(folder: Path, document: dict[str, Any]) -> None:
+    """Write `compare.html` and `figures/compare-ratio.svg|png|csv`; document: as in `compare.json`."""
+    write_compare_figure(folder / "figures", document)
+    write_compare_page(folder / "compare.html", document)

@@ -139,7 +139,7 @@ def _panel(summary: Summary, task: str, entries: list[Entry], by_block: bool) ->
     groups = blocks(entries)
     noise = [name for _, name in noises(entries)]
     series = [(name, arm) for name in noise for arm in ARMS]
-    x, place = _block_axis(groups) if by_block else _delta_axis(summary, entries)
+    x, place = _block_axis(groups) if by_block else delta_axis(summary, entries)
     data: list[dict[str, Any]] = []
     for entry in entries:
         offset = series.index((entry.noise, entry.what)) - (len(series) - 1) / 2
@@ -176,7 +176,7 @@ def _panel(summary: Summary, task: str, entries: list[Entry], by_block: bool) ->
 Place = Callable[[Entry, float], float]
 
 
-def _delta_axis(summary: Summary, entries: list[Entry]) -> tuple["alt.X", Place]:
+def delta_axis(summary: Summary, entries: list[Entry]) -> tuple["alt.X", Place]:
     """A log axis with a tick at each delta; series that share a delta stand side by side."""
     import altair as alt
 
@@ -211,13 +211,19 @@ def _damage_axis(entries: list[Entry]) -> tuple[bool, list[float], list[float]]:
     ends = [*values, *(end for entry in entries for end in entry.ci95 or ())]
     low, high = min(ends), max(ends)
     if entries[0].task == "loss" and low > 0 and max(values) / min(values) >= LOG_SPREAD:
-        decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-        steps = (1, 2, 5) if high / low < 300 else (1,)
-        ticks = [float(f"{step}e{decade}") for decade in decades for step in steps]
-        return True, [low / 1.2, high * 1.2], [tick for tick in ticks if low / 1.2 <= tick <= high * 1.2]
+        return True, *log_scale(low, high)
     low, high = min(low, 0.0), max(high, 0.0)
     margin = 0.06 * (high - low) or 1.0
     return False, [low - margin if low < 0 or high == 0 else 0.0, high + margin], []
+
+
+def log_scale(low: float, high: float) -> tuple[list[float], list[float]]:
+    """(domain, ticks at 1, 2 and 5 or at powers of ten) of a log axis around values from `low` to `high`."""
+    low, high = low / 1.2, high * 1.2
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1, 2, 5) if high / low < 432 else (1,)
+    ticks = [float(f"{step}e{decade}") for decade in decades for step in steps]
+    return [low, high], [tick for tick in ticks if low <= tick <= high]
 
 
 def _subtitle(summary: Summary, task: str, noise: list[str | None], entries: list[Entry], by_block: bool) -> list[str]:

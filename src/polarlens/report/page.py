@@ -1,16 +1,16 @@
 """`report.html`: one file with the figure, the numbers and what is needed to run it again; no script, no network."""
 
 import json
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from polarlens.report.figures import TITLES, panels, styled, svg
+from polarlens.report.figures import TITLES, panels
 from polarlens.report.numbers import NONE, listed, nats, share
 from polarlens.report.sentence import sentence
-from polarlens.report.shown import Summary, blocks, damages, displacement, positions_run
-from polarlens.report.tables import baseline_lines, claim_texts, groups
+from polarlens.report.shown import Summary, blocks, damages, displacement, model_title, positions_run
+from polarlens.report.tables import Group, baseline_lines, claim_texts, groups
+from polarlens.report.templating import environment, picture
 from polarlens.rows.store import written_whole
 
 Pairs = list[tuple[str, str]]
@@ -24,21 +24,13 @@ def write_page(path: Path, summary: Summary, manifest: Mapping[str, Any]) -> Non
 
 def render_page(summary: Summary, manifest: Mapping[str, Any]) -> str:
     """The page as text. Every string of the summary and the manifest is escaped."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("polarlens.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["whole"] = _whole
     sections = [(positions, groups(summary, positions)) for positions in positions_run(summary)]
     data_of, profile = manifest.get("data") or {}, manifest.get("state_profile") or {}
     headline = damages(summary, sections[0][0]) if sections else []
-    return environment.get_template("report.html").render(
+    template = environment().get_template("report.html")
+    return template.render(
         summary=summary,
+        title=model_title(summary["model"]),
         sentence=sentence(summary),
         by_policy=_by_policy(summary["verdict"]),
         by_layer=_by_layer(summary["verdict"]),
@@ -47,6 +39,7 @@ def render_page(summary: Summary, manifest: Mapping[str, Any]) -> str:
         displacement=displacement(summary),
         claims=claim_texts(summary),
         sections=sections,
+        notes=_notes,
         several=len(blocks(headline)) > 1,
         layers=[name for name in blocks(headline) if name is not None],
         policies=[(name, _factors(factors)) for name, factors in summary["policies"].items()],
@@ -58,26 +51,17 @@ def render_page(summary: Summary, manifest: Mapping[str, Any]) -> str:
     )
 
 
-def _whole(text: str) -> str:
-    """An interval that is not broken across lines."""
-    return text.replace(", ", ",\u00a0")
-
-
 def _pictures(summary: Summary) -> list[Any]:
     """Inline SVG of each panel of the figure, so that a narrow screen can stack them."""
-    from markupsafe import Markup
+    same = "damage of both arms; the same numbers stand in the table of damages"
+    return [picture(chart, task, f"{TITLES[task]}: {same}") for task, chart in panels(summary).items()]
 
-    out = []
-    for task, chart in panels(summary).items():
-        text = svg(styled(chart))
-        text = text[text.index("<svg") :]
-        # several drawings share one document: their ids must differ
-        text = re.sub(r'id="([^"]+)"', rf'id="{task}-\1"', text)
-        text = re.sub(r"url\(#([^)]+)\)", rf"url(#{task}-\1)", text)
-        words = f"{TITLES[task]}: damage of both arms; the same numbers stand in the table of damages"
-        text = text.replace("<svg", f'<svg role="img" aria-label="{words}"', 1)
-        out.append(Markup(text))
-    return out
+
+def _notes(found: Sequence[Group]) -> list[str]:
+    """The notes of the groups of one table, each with the task it is about where it is not about all."""
+    return list(
+        dict.fromkeys(note if note.startswith("*") else f"{TITLES[g.task]}: {note}" for g in found for note in g.notes)
+    )
 
 
 def _by_policy(verdict: Mapping[str, Any]) -> Pairs:

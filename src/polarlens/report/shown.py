@@ -42,6 +42,13 @@ class Entry:
         return "" if self.what == "ratio" else UNITS[self.task]
 
 
+def model_title(name: str) -> str:
+    """A model's name as a title: of a path the file's or folder's own name, a Hub id as it is."""
+    parts = name.replace("\\", "/").rstrip("/").split("/")
+    is_path = name.startswith(("/", ".", "~")) or len(parts) > 2 or name.endswith(".gguf") or "\\" in name
+    return parts[-1] if is_path and parts[-1] not in ("", ".", "..", "~") else name
+
+
 def loss_measure(summary: Summary) -> str:
     """`nll` (all tokens together) or `nll_item` (the mean over texts), as the verdict uses it."""
     return LOSS_MEASURE.get(summary["preset"], "nll")

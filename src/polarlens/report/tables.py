@@ -6,10 +6,12 @@ from typing import Any
 
 from polarlens.report.numbers import NONE, estimate, interval, nats, number, probability, share
 from polarlens.report.shown import UNITS, Entry, Summary, contrasts, damages, loss_measure, noises
+from polarlens.statistics.contrasts import UNUSABLE
 
 ARMS = ("magnitude", "angular")
+FEW = 30  # items (or clusters) below which a t interval on skewed damages is a rough guide
 _NAMES = {"loss": "Next-token loss: damage", "pairs": "Minimal pairs: accuracy drop"}
-_DIFFERENCES = {"loss": "angular − magnitude", "pairs": "magnitude − angular"}
+DIFFERENCES = {"loss": "angular − magnitude", "pairs": "magnitude − angular"}
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,16 @@ class Row:
         """The number with its 95 % interval, or a dash."""
         entry = self.found.get(what)
         return NONE if entry is None else estimate(entry.value, entry.ci95, entry.unit)
+
+    @property
+    def usable(self) -> bool:
+        """Whether the delta counts: not where both arms are at the floor of the task."""
+        return not any(UNUSABLE in (entry.source.get("why") or "") for entry in self.found.values())
+
+    @property
+    def shown_delta(self) -> str:
+        """The delta, with a star where it is not usable."""
+        return f"{self.delta:g}" + ("" if self.usable else " *")
 
     @property
     def p_holm(self) -> str:
@@ -52,9 +64,24 @@ class Group:
         return f"{_NAMES[self.task]}, {UNITS[self.task]}" + (f", {self.noise} noise" if self.noise else "")
 
     @property
+    def notes(self) -> list[str]:
+        """What a reader of the rows has to know: stars, and intervals that rest on few items."""
+        out = [] if all(row.usable for row in self.rows) else [f"* not usable: {UNUSABLE.split(':')[0]}"]
+        behind = [
+            entry.source.get("n_clusters") or entry.source["n_items"]
+            for row in self.rows
+            for entry in row.found.values()
+            if entry.ci95 is not None
+        ]
+        if behind and min(behind) < FEW:
+            what = "texts" if self.task == "loss" else "pairs, or groups of pairs,"
+            out.append(f"only {min(behind)} {what} stand behind an interval: fewer than {FEW} make it a rough guide")
+        return out
+
+    @property
     def difference(self) -> str:
         """Which arm is subtracted from which."""
-        return _DIFFERENCES[self.task]
+        return DIFFERENCES[self.task]
 
 
 def groups(summary: Summary, positions: str | None) -> list[Group]:
@@ -113,3 +140,12 @@ def _claim(claim: Mapping[str, Any]) -> ClaimText:
         status=claim["status"].replace("_", " ") + size,
         why=claim["why"] or "",
     )
+
+
+def not_run(claims: Sequence[ClaimText]) -> str:
+    """The claims that were not tested, folded by reason: `C6, C7 (no treebank); C8 (...)`; empty without any."""
+    by_reason: dict[str, list[str]] = {}
+    for claim in claims:
+        if claim.status.startswith("not run"):
+            by_reason.setdefault(claim.why, []).append(claim.id)
+    return "; ".join(f"{', '.join(ids)} ({why})" for why, ids in by_reason.items())

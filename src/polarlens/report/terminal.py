@@ -1,12 +1,13 @@
 """The summary as plain text for a terminal."""
 
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 from polarlens.report.numbers import MINUS, NONE
 from polarlens.report.sentence import sentence
-from polarlens.report.shown import Summary, blocks, damages, displacement, positions_run, reference
-from polarlens.report.tables import ClaimText, Group, baseline_lines, claim_texts, groups
+from polarlens.report.shown import Summary, blocks, damages, displacement, model_title, positions_run, reference
+from polarlens.report.tables import ClaimText, Group, baseline_lines, claim_texts, groups, not_run
 
 WIDTH = 100
 _PLAIN = str.maketrans({MINUS: "-", NONE: "-"})
@@ -18,19 +19,19 @@ def render_text(summary: Summary, folder: Path | None = None) -> str:
     Tables are those of the headline's positions. Where blocks were perturbed one by one, they show one delta.
     """
     verdict = summary["verdict"]
-    parts = [_paragraph(f"{summary['model']}, preset {summary['preset']}")]
+    parts = [paragraph(f"{model_title(summary['model'])}, preset {summary['preset']}")]
     if not summary["complete"]:
-        parts.append(_paragraph(f"INCOMPLETE: {summary['missing_units']} units of work are missing"))
-    parts.append("\n".join(_paragraph(f"clean {line}") for line in baseline_lines(summary)))
+        parts.append(paragraph(f"INCOMPLETE: {summary['missing_units']} units of work are missing"))
+    parts.append("\n".join(paragraph(f"clean {line}") for line in baseline_lines(summary)))
     parts += _tables(summary)
-    parts.append(_paragraph(f"VERDICT {verdict['kind']}: {sentence(summary)}"))
-    parts.append("\n".join(["CLAIMS", *(line for claim in claim_texts(summary) for line in _claim(claim))]))
+    parts.append(paragraph(f"VERDICT {verdict['kind']}: {sentence(summary)}"))
+    parts.append("\n".join(["CLAIMS", *claim_lines(claim_texts(summary))]))
     skipped = [f"{one['what']}: {one['why']}" for one in summary["skipped"]]
     for title, lines in (("SKIPPED", skipped), ("WARNINGS", summary["warnings"])):
         if lines:
-            parts.append("\n".join([title, *(_paragraph(f"- {line}", "  ") for line in lines)]))
+            parts.append("\n".join([title, *(paragraph(f"- {line}", "  ") for line in lines)]))
     if folder is not None:
-        parts.append(_paragraph(f"FILES in {folder}: report.html, summary.json, manifest.json, figures, rows"))
+        parts.append(paragraph(f"FILES in {folder}: report.html, summary.json, manifest.json, figures, rows"))
     return "\n\n".join(parts)
 
 
@@ -44,7 +45,7 @@ def _tables(summary: Summary) -> list[str]:
     only = reference(summary, entries) if several else None
     where = f"one block at a time, at delta {only:g}" if several else f"layers {entries[0].condition.layers}"
     note = f"delta: {displacement(summary)}; {where}; positions: {positions}; 95 % intervals in brackets"
-    return [_paragraph(note), *(_table(group, only) for group in groups(summary, positions))]
+    return [paragraph(note), *(_table(group, only) for group in groups(summary, positions))]
 
 
 def _table(group: Group, only: float | None) -> str:
@@ -53,27 +54,31 @@ def _table(group: Group, only: float | None) -> str:
     lines = [("block" if only is not None else "delta", "magnitude", "angular", name)]
     for row in group.rows:
         if only in (None, row.delta):
-            first = f"{row.delta:g}" if only is None else row.layers or ""
+            first = row.shown_delta if only is None else (row.layers or "") + ("" if row.usable else " *")
             lines.append((first, row.text("magnitude"), row.text("angular"), row.text(what)))
     widths = [max(len(line[i]) for line in lines) for i in range(3)]
     body = ["  " + "   ".join([*(line[i].ljust(widths[i]) for i in range(3)), line[3]]).rstrip() for line in lines]
-    return "\n".join([_paragraph(group.title), *(_clean(line) for line in body)])
+    notes = [paragraph(f"  {note}", "    ") for note in group.notes]
+    return "\n".join([paragraph(group.title), *(clean(line) for line in body), *notes])
 
 
-def _claim(claim: ClaimText) -> list[str]:
-    numbers = f"paper {claim.paper}, measured {claim.measured}"
-    if claim.status.startswith("not run"):
-        return [_paragraph(f"{claim.id}  {claim.status}: {claim.why}", "      ")]
-    return [
-        _paragraph(f"{claim.id}  {claim.status}: {claim.claim}", "      "),
-        _paragraph(f"      {numbers} {claim.interval.strip(NONE)}".rstrip() + f"; {claim.why}", "      "),
-    ]
+def claim_lines(claims: Sequence[ClaimText]) -> list[str]:
+    """The claims with their status and numbers; those that were not tested share the last line."""
+    lines = []
+    for claim in claims:
+        if not claim.status.startswith("not run"):
+            numbers = f"      paper {claim.paper}, measured {claim.measured} {claim.interval.strip(NONE)}".rstrip()
+            lines.append(paragraph(f"{claim.id}  {claim.status}: {claim.claim}", "      "))
+            lines.append(paragraph(f"{numbers}; {claim.why}", "      "))
+    untested = not_run(claims)
+    return [*lines, *([paragraph(f"not run: {untested}", "      ")] if untested else [])]
 
 
-def _paragraph(text: str, indent: str = "") -> str:
-    return textwrap.fill(_clean(text), WIDTH, subsequent_indent=indent, break_on_hyphens=False)
+def paragraph(text: str, indent: str = "") -> str:
+    """Wrapped text, its lines after the first indented."""
+    return textwrap.fill(clean(text), WIDTH, subsequent_indent=indent, break_on_hyphens=False)
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """Without control characters, which a name could carry, and with a minus and a dash of every encoding."""
     return "".join(c if c.isprintable() else "?" for c in text.translate(_PLAIN))

@@ -70,8 +70,8 @@ class ArmDamage:
 class Damages:
     """All conditions of an experiment.
 
-    items: one line per clean item: task, cluster (code), phenomenon, n_tokens, and of the clean run nll, accuracy,
-        margin, tie, unequal (members of different token counts).
+    items: one line per clean item: task, item (identity), label and cluster (its code), phenomenon, n_tokens, and of
+        the clean run nll, accuracy, margin, tie, unequal (members of different token counts).
     arms: conditions with delta > 0; controls: delta = 0; unmoved: conditions under which no token could be moved, so
     that nothing was measured.
     not_finite, without_clean: rows left out because a number is missing or not finite, or there is no clean row.
@@ -168,6 +168,8 @@ def _items(clean: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "task": clean["task"].to_numpy(object),
+            "item": clean["item"].to_numpy(object),
+            "label": label.to_numpy(object),
             "cluster": pd.factorize(clean["task"] + "\n" + label.astype(str), sort=True)[0],
             "phenomenon": clean["phenomenon"].to_numpy(object),
             "n_tokens": clean["n_tokens"].to_numpy(np.float64),

@@ -48,7 +48,7 @@ def arm_moments(
     if level:
         sign = -1.0 if measure in ("accuracy", "margin") else 1.0
         values = _clean(damages, measure, unit)[:, None] + sign * values
-    values = values if shared_draws else _item_means(values)
+    values = values if shared_draws else item_means(values)
     if not np.isfinite(values).any():
         return None
     return moments(
@@ -93,7 +93,7 @@ def joint_moments(
     values = []
     for arm in arms:
         rows = arm.values[measure][np.searchsorted(arm.unit, unit)]
-        values.append(rows[:, np.searchsorted(arm.seeds, seeds)] if shared_draws else _item_means(rows))
+        values.append(rows[:, np.searchsorted(arm.seeds, seeds)] if shared_draws else item_means(rows))
     every = np.stack(values)
     if not np.isfinite(every).all(axis=0).any():
         return None
@@ -121,7 +121,7 @@ def _clean(damages: Damages, measure: str, unit: IntArray) -> Array:
     return table[measure].to_numpy(np.float64)
 
 
-def _item_means(values: Array) -> Array:
+def item_means(values: Array) -> Array:
     """(I, J) -> (I, 1), over the seeds that an item has."""
     there = np.isfinite(values)
     count = there.sum(axis=1, keepdims=True)

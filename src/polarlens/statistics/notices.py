@@ -1,11 +1,14 @@
 """What a reader should know before trusting the numbers: warnings drawn from the rows."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from polarlens.statistics.contrasts import Comparison
 from polarlens.statistics.damage import ArmDamage, Damages
 from polarlens.statistics.estimates import Policies
+from polarlens.statistics.intervals import Interval
+from polarlens.statistics.ratio import ratio_interval
 
 INFEASIBLE_SHARE = 0.01
 
@@ -33,6 +36,38 @@ def notices(measured: Damages, policies: Policies) -> list[str]:
     if unequal:
         share = unequal / len(pairs)
         found.append(f"{unequal} of {len(pairs)} pairs ({share:.1%}) have members of unequal token counts")
+    return found
+
+
+def apart_without_sinks(compared: Sequence[Comparison], loss_measure: str) -> list[str]:
+    """A warning per task, policy and contrast whose intervals under `all` and `no-sinks` do not overlap somewhere."""
+    found: dict[str, list[str]] = {}
+    kept = [one for one in compared if one.phenomenon is None and one.measure in (loss_measure, "accuracy")]
+    without = {_place(one): one for one in kept if one.condition.positions == "no-sinks"}
+    for one in kept:
+        other = without.get(_place(one))
+        if one.condition.positions != "all" or other is None:
+            continue
+        for kind, (a, b) in _intervals(one, other).items():
+            if a is not None and b is not None and (a[1] < b[0] or b[1] < a[0]):
+                c = one.condition
+                said = f"{c.delta:g} ([{a[0]:.3g}, {a[1]:.3g}] and [{b[0]:.3g}, {b[1]:.3g}], layers {c.layers})"
+                found.setdefault(f"{c.task}, policy {c.policy_id}: the {kind} of the arms", []).append(said)
+    return [
+        f"{what} differs between positions all and no-sinks at delta {', '.join(said)}: a few sinks decide it"
+        for what, said in found.items()
+    ]
+
+
+def _place(one: Comparison) -> tuple[object, ...]:
+    c = one.condition
+    return (c.task, one.measure, c.policy_id, c.layers, c.delta)
+
+
+def _intervals(one: Comparison, other: Comparison) -> dict[str, tuple[Interval | None, Interval | None]]:
+    found = {"difference": (one.difference.interval(), other.difference.interval())}
+    if one.condition.task == "loss":
+        found["ratio"] = (ratio_interval(one.moments)[0], ratio_interval(other.moments)[0])
     return found
 
 

@@ -17,7 +17,7 @@ from polarlens.statistics.entries import Entries
 from polarlens.statistics.estimates import Policies
 from polarlens.statistics.floors import clean_at_floor, usable_conditions
 from polarlens.statistics.kinds import DEFAULT_BANDS, Bands
-from polarlens.statistics.notices import notices
+from polarlens.statistics.notices import apart_without_sinks, notices
 from polarlens.statistics.verdict import verdict
 
 SCHEMA = 1
@@ -109,7 +109,11 @@ def summarise(
         "verdict": verdicts[positions],
         **_audit_keys(audited),
         "skipped": [dict(one) for one in skipped],
-        "warnings": [*warnings, *_notices(measured, unigram_nll, verdicts, positions, policies)],
+        "warnings": [
+            *warnings,
+            *_notices(measured, unigram_nll, verdicts, positions, policies),
+            *apart_without_sinks(compared, loss_measure),
+        ],
     }
 
 
