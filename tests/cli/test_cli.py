@@ -50,8 +50,7 @@ def executed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace
 
 
 BAD_USAGE = [
-    (["run"], "no models are bundled"),
-    (["run", "--text", "a.txt"], "no models are bundled"),
+    (["run", "--text", "a.txt"], "no such file"),
     (["run", "x", "--delta", "-1"], "--delta: -1 is not a displacement"),
     (["run", "x", "--delta", "nan"], "--delta: nan is not a displacement"),
     (["run", "x", "--delta", "[bold]"], "'[bold]' is not a number"),
@@ -63,7 +62,7 @@ BAD_USAGE = [
     (["run", "x", "--delta"], "--delta"),
     (["run", "x", "--overwrite=yes"], "--overwrite"),
     (["run", "x", "--executor", "ray"], "--executor: ray is not in this version"),
-    (["run", "x", "--experiments", "sweep,repair"], "--experiments: repair is not in this version"),
+    (["run", "x", "--experiments", "sweep,probing"], "--experiments: probing is not in this version"),
     (["run", "x", "--ci-width", "0.1"], "--ci-width: not in this version"),
     (["run", "x", "--treebank", "a.conllu"], "--treebank: not in this version"),
     (["run", "x", "x"], "MODEL: x is named twice"),

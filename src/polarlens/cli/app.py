@@ -56,7 +56,11 @@ def polarlens(
 def run(
     model: Annotated[
         Texts,
-        typer.Argument(metavar="MODEL", help="A Hub id (owner/name, @revision allowed), a directory or a .gguf file."),
+        typer.Argument(
+            metavar="[MODEL ...]",
+            help="Hub ids (owner/name, @revision allowed), folders, .gguf files, or a bundled twin (twin-layernorm, "
+            "twin-rmsnorm); none: both twins, on bundled data, with the shipped configuration.",
+        ),
     ] = None,
     config: Annotated[Text, option("--config", "FILE", "YAML file with these options as keys.")] = None,
     text: Annotated[Text, option("--text", "SPEC", "Passages for the loss: .txt, .jsonl, .tsv, .csv, hub:...")] = None,
@@ -108,12 +112,7 @@ def run(
 
     del options["config"], options["as_json"]
     options["models"] = options.pop("model") or None
-    configuration = configure(options, None if config is None else Path(config))
-    if not configuration.models:
-        raise UsageError(
-            "no model is named, and no models are bundled with this version",
-            fix="Give a Hub id, a directory or a .gguf file: polarlens run MODEL --text FILE --pairs FILE.",
-        )
+    configuration = configure(options, None if config is None else Path(config), twins=True)
     folder = resolved(configuration).out
     assert folder is not None
     _check_writable(folder)

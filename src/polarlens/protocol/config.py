@@ -14,7 +14,8 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from polarlens.data.spec import DEFAULT_PAIR_LIMIT, DEFAULT_PAIR_SPECS, DEFAULT_TEXT_FILTER, DEFAULT_TEXT_SPEC
+from polarlens.bundled import TWINS
+from polarlens.data.spec import BUNDLED, DEFAULT_PAIR_LIMIT, DEFAULT_PAIR_SPECS, DEFAULT_TEXT_FILTER, DEFAULT_TEXT_SPEC
 from polarlens.errors import UsageError
 from polarlens.protocol import values
 
@@ -167,7 +168,7 @@ def resolved(config: RunConfig) -> RunConfig:
     """
     defaults: dict[str, Any] = {
         "experiments": ("sweep", "repair", "propagation"),
-        "text_filter": "none" if config.text or config.pairs else DEFAULT_TEXT_FILTER,
+        "text_filter": "none" if config.text or config.pairs or _only_twins(config) else DEFAULT_TEXT_FILTER,
         "out": Path("polarlens-runs") / ("+".join(map(run_name, config.models))[:100] or "model"),
         **PRESETS[config.preset],
     }
@@ -193,10 +194,16 @@ class Sources:
 
 
 def sources(config: RunConfig) -> Sources:
-    """What to read: the SPECs given, or, where there is none of either task, the published sets from the Hub."""
+    """What to read: the SPECs given; without any, bundled data for the twins and the published Hub sets for others."""
     if config.text or config.pairs:
         return Sources(config.text, config.limit, config.pairs or (), config.limit)
+    if _only_twins(config):
+        return Sources(BUNDLED, config.limit, (BUNDLED,), config.limit)
     return Sources(DEFAULT_TEXT_SPEC, config.limit, DEFAULT_PAIR_SPECS, config.limit or DEFAULT_PAIR_LIMIT)
+
+
+def _only_twins(config: RunConfig) -> bool:
+    return bool(config.models) and set(config.models) <= set(TWINS)
 
 
 def run_name(model: str) -> str:

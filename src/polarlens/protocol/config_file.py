@@ -6,19 +6,24 @@ from typing import Any
 
 import yaml
 
+from polarlens import bundled
 from polarlens.errors import UsageError
 from polarlens.protocol.config import RunConfig
 
 
-def configure(options: Mapping[str, Any], file: Path | None = None) -> RunConfig:
+def configure(options: Mapping[str, Any], file: Path | None = None, *, twins: bool = False) -> RunConfig:
     """The configuration of `options` (None: not given) over the keys of `file`; an option replaces the file's value.
+
+    twins: where neither names a model, both lie over the shipped configuration of the bundled twins.
 
     Raises UsageError that names the option, or the file and its key.
     """
     given = {key: value for key, value in options.items() if value is not None}
     settings = {} if file is None else read_settings(file)
+    shipped = twins and not (given.get("models") or settings.get("models"))
+    beneath = read_settings(bundled.path(bundled.CONFIGURATION)) if shipped else {}
     try:
-        return RunConfig(**{**settings, **given})
+        return RunConfig(**{**beneath, **settings, **given})
     except UsageError as error:
         where = error.where
         if where in given:
