@@ -2,8 +2,8 @@
 
 The modules in the order data flows: `damage` (rows -> damages per item), `intervals`, `ratio`, `bootstrap` and
 `multiplicity` (the mathematics), `estimates` (damages -> moments), `floors`, `cells`, `contrasts`, `kinds` and
-`verdict`, `order` and `published` and `claims` with `claims_given`, `baseline`, `notices`, and `summary`, which puts them
-together. Beside it: `precision` (when to stop), `curvature`, `audit` with `effects` and `audit_words`, and
+`verdict`, `order`, `published` and `claims` with `claims_given`, `baseline`, `notices`, and `summary`, which puts
+them together. Beside it: `precision` (when to stop), `curvature`, `audit` with `effects` and `audit_words`, and
 `claims_across` (claims that need several models).
 """
 
