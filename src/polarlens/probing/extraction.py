@@ -158,7 +158,9 @@ class _Pool:
     def _keeper(self, batch: Batch) -> Callable[[int, Tensor | None], None]:
         """Where the batch's words are: in the flattened (B·T) states, and in `result`."""
         width = batch.shape[1]
-        rows, tokens, owner = [], [], []
+        rows: list[int] = []
+        tokens: list[int] = []
+        owner: list[int] = []
         for row, encoded in enumerate(batch.items):
             start, words = self.words[encoded.item.dataset, encoded.item.item]
             for offset, word in enumerate(words):

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy.linalg import solve
 
 from polarlens.probing.representations import Features
-from polarlens.probing.words import Array, IntArray
+from polarlens.probing.words import Array
 
 CLASS_PENALTIES = (1e-2, 1e-3, 1e-4)  # per training word, strongest first
 RIDGE_PENALTIES = tuple(10.0**k for k in range(2, -5, -1))
@@ -119,8 +119,3 @@ def majority(labels: npt.NDArray[np.object_]) -> object:
     """The most frequent label; of equals the first in order."""
     values, counts = np.unique(labels.astype(str), return_counts=True)
     return values[counts.argmax()]
-
-
-def group_sums(values: npt.ArrayLike, group: IntArray, n: int) -> Array:
-    """(n,) sums of the values of each group."""
-    return np.bincount(group, weights=np.asarray(values, dtype=np.float64), minlength=n)

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from polarlens.engine.conditions import Condition, Protocol
@@ -58,7 +57,7 @@ BESIDE = {"none": "r2", "confounds": "gain", "confounds+upos": "gain_upos"}
 
 @dataclass(frozen=True)
 class Probe:
-    """The fitted probes of one block, representation and pooling; `beside`: (target, set of confounds) -> regression."""
+    """What was fitted at one block on one representation. beside: (target, set of confounds) -> regression."""
 
     block: int
     representation: str
@@ -194,7 +193,7 @@ class Probes:
                 rows[name] = getattr(after, name)
         return rows
 
-    def _rows(self, sums: scores.Sums, known: npt.NDArray[np.bool_], **named: object) -> pd.DataFrame:
+    def _rows(self, sums: scores.Sums, known: BoolArray, **named: object) -> pd.DataFrame:
         """One row per sentence that has a known word; `sums` of these words."""
         sentences, code = np.unique(self.words.sentence[known], return_inverse=True)
         score, weight = (np.bincount(code, weights=values, minlength=len(sentences)) for values in sums)
@@ -247,5 +246,5 @@ def probe(
                 frames.append(probes.score(after, condition))
     counts = {f"{part}_words": int(chosen_.sum()) for part, chosen_ in probes.parts.items()}
     counts |= {"sentences": len(words.trees), "unaligned": trees.unaligned, "shared": trees.shared}
-    counts["unconverged"] = sum((not p.tags.converged) + (not p.control.converged) for p in probes.fitted)
+    counts["unconverged"] = sum(not fit.converged for p in probes.fitted for fit in (p.tags, p.control))
     return ProbeResult(pd.concat(frames, ignore_index=True), counts, trees.skipped, probes.undefined)

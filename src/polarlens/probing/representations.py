@@ -14,14 +14,15 @@ BINS = 20
 
 
 def _direction(states: Array, profile: Array) -> Array:
-    size = np.linalg.norm(states, axis=1, keepdims=True)
+    size: Array = np.linalg.norm(states, axis=1)[:, None]
     return states / np.where(size > 0, size, 1.0)
 
 
 def _random_number(states: Array, profile: Array) -> Array:
     """A projection of the direction on one random unit vector, the same for all blocks and models of a width."""
-    axis = np.random.Generator(np.random.Philox(key=[0, states.shape[1]])).standard_normal(states.shape[1])
-    return _direction(states, profile) @ (axis / np.linalg.norm(axis))[:, None]
+    generator = np.random.Generator(np.random.Philox(key=[0, states.shape[1]]))
+    axis: Array = generator.standard_normal((states.shape[1], 1))
+    return _direction(states, profile) @ (axis / np.sqrt((axis**2).sum()))
 
 
 @dataclass(frozen=True)

@@ -63,15 +63,14 @@ def words_of(trees: Many[AlignedTree]) -> Words:
             if tokens:
                 arc = abs(word.head - i) if word.head else np.nan
                 found.append((s, word.form.casefold(), word.upos, word.depth, arc, i, n))
-    columns = [list(column) for column in zip(*found, strict=True)] or [[] for _ in range(7)]
-    sentence, form, upos, depth, arc, position, length = columns
+    sentence, form, upos, depth, arcs, position, length = map(list, zip(*found, strict=True)) if found else [[]] * 7
     return Words(
         tuple(trees),
         np.array(sentence, dtype=np.int64),
         np.array(form, dtype=object),
         np.array(upos, dtype=object),
         np.array(depth, dtype=np.float64),
-        np.array(arc, dtype=np.float64),
+        np.array(arcs, dtype=np.float64),
         np.array(position, dtype=np.int64),
         np.array(length, dtype=np.int64),
     )
@@ -90,14 +89,14 @@ def check(words: Words, train: BoolArray, targets: Many[str]) -> None:
         raise refuse(f"{n} sentences are too few for probes", f"Give {MIN_SENTENCES} or more that fit the window.")
     for target in targets:
         known = words.known(target)
-        values = set(words.upos[known]) if target == "upos" else set(words.numbers(target)[known])
+        values: set[Any] = set(words.upos[known] if target == "upos" else words.numbers(target)[known].tolist())
         if len(values) < 2:
             shown = f"only {values.pop()!r}" if values else "none"
             raise refuse(f"the words have one value of {target}: {shown}", "Give a treebank in which it varies.")
-        if (trained := int((known & train).sum())) < (classes := len(values) if target == "upos" else 2):
-            raise refuse(
-                f"{trained} words to train on, fewer than the {classes} values of {target}", "Give more sentences."
-            )
+        trained, classes = int((known & train).sum()), len(values) if target == "upos" else 2
+        if trained < classes:
+            what = f"{trained} words to train on, fewer than the {classes} values of {target}"
+            raise refuse(what, "Give more sentences.")
 
 
 def counts_in(words: Words, train: BoolArray) -> Array:
