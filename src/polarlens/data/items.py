@@ -74,6 +74,7 @@ class Tree:
     cluster: str
     dataset: str
     line: int
+    phenomenon: str | None = None
     sent_id: str | None = None
 
 

@@ -108,7 +108,7 @@ def tree_item(record: Record, dataset: str) -> Tree | None:
         )
     )
     key = identity(text)
-    return Tree(text, tuple(words), key, key, dataset, line, sent_id)
+    return Tree(text, tuple(words), key, key, dataset, line, sent_id=sent_id)
 
 
 def _called(sent_id: str | None, line: int) -> str:

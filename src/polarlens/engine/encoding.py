@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from polarlens.data.items import Pair, Text
+from polarlens.data.items import Pair, Text, Tree
 from polarlens.errors import UsageError
 from polarlens.models.tokens import encode
 from polarlens.perturbation import Sequence, align
@@ -17,12 +17,12 @@ from polarlens.perturbation import Sequence, align
 class Encoded:
     """One item as token ids.
 
-    sequences: for a text one list of ids, for a pair two (good, bad); an added BOS is token 0.
+    sequences: for a text or tree one list of ids, for a pair two (good, bad); an added BOS is token 0.
     noise: the identity of each sequence for drawing.
     perturbable: per sequence a mask over tokens, False outside the character spans that the item names.
     """
 
-    item: Text | Pair
+    item: Text | Pair | Tree
     sequences: tuple[tuple[int, ...], ...]
     noise: tuple[Sequence, ...]
     perturbable: tuple[np.ndarray, ...]

@@ -1,0 +1,17 @@
+"""What can be read from the states of words: probes of direction and magnitude, with controls."""
+
+from polarlens.probing.alignment import AlignedTree, AlignedTrees, align_trees
+from polarlens.probing.extraction import default_blocks
+from polarlens.probing.probes import ProbeResult, Probes, probe
+from polarlens.probing.representations import REPRESENTATIONS
+
+__all__ = [
+    "REPRESENTATIONS",
+    "AlignedTree",
+    "AlignedTrees",
+    "ProbeResult",
+    "Probes",
+    "align_trees",
+    "default_blocks",
+    "probe",
+]
