@@ -148,10 +148,15 @@ def _recipe(work: Path, plan: dict[str, Any], corpus: Corpus, *, quiet: bool) ->
 
 def _write_rows(path: Path, work: Path, corpus: Corpus, recipe: Recipe) -> None:
     from polarlens.twins.batches import training_rows
-    from polarlens.twins.generated import training_documents
     from polarlens.twins.tokenizer import train_tokenizer
 
-    documents = [*corpus.training, *islice(training_documents(recipe.seed), _TOKENIZER_DOCUMENTS)]
-    tokenizer = train_tokenizer(documents, recipe.vocabulary, recipe.length)
+    tokenizer = train_tokenizer(tokenizer_documents(corpus, recipe), recipe.vocabulary, recipe.length)
     tokenizer.save_pretrained(work / "tokenizer")
     np.save(path, training_rows(corpus, tokenizer, recipe))
+
+
+def tokenizer_documents(corpus: Corpus, recipe: Recipe) -> list[str]:
+    """What the tokenizer is trained on: all training paragraphs, and generated documents."""
+    from polarlens.twins.generated import training_documents
+
+    return [*corpus.training, *islice(training_documents(recipe.seed), _TOKENIZER_DOCUMENTS)]
