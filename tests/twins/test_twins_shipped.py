@@ -1,6 +1,8 @@
 """The twins and the sample data that come with the package."""
 
 import json
+from collections import Counter
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -8,16 +10,17 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM, StableLmForCausalLM
 
 import polarlens as pl
-from polarlens.bundled import FOLDER, PAIRS, PASSAGES, TREES
+from polarlens.bundled import FOLDER, PASSAGES, TREES
 from polarlens.data import Pair, read_pairs
+from polarlens.english import passages, sentences, write_conllu, write_passages
 from polarlens.twins.architecture import build, weights_digest
 from polarlens.twins.batches import order_digest, training_rows
 from polarlens.twins.build import tokenizer_documents
 from polarlens.twins.cards import card
 from polarlens.twins.corpus import read_corpus
 from polarlens.twins.evaluation import evaluate, margins
-from polarlens.twins.generated import held_out_pairs, write_samples
-from polarlens.twins.recipe import NORMS, Recipe, name_of
+from polarlens.twins.generated import held_out_pairs, pair_candidates, training_documents
+from polarlens.twins.recipe import BUNDLED_SEED, NORMS, Recipe, name_of
 from polarlens.twins.tokenizer import train_tokenizer
 
 CLASSES = {"layernorm": StableLmForCausalLM, "rmsnorm": LlamaForCausalLM}
@@ -137,18 +140,28 @@ class TestCards:
 
 
 class TestSamples:
-    def test_they_are_what_the_generator_makes(self, tmp_path):
-        write_samples(tmp_path)
-        for name in (PASSAGES, PAIRS, TREES):
+    def test_passages_and_trees_are_what_the_generator_makes(self, tmp_path):
+        write_passages(tmp_path / PASSAGES, passages(BUNDLED_SEED, 500))
+        write_conllu(tmp_path / TREES, sentences(BUNDLED_SEED, 500))
+        for name in (PASSAGES, TREES):
             assert (tmp_path / name).read_bytes() == (FOLDER / name).read_bytes()
 
-    def test_members_of_a_pair_have_equal_token_counts_where_the_forms_allow(self):
+    def test_pairs_are_the_generators_with_members_of_equal_token_counts(self):
         tokenizer = AutoTokenizer.from_pretrained(FOLDER / "twin-rmsnorm")
-        counts = [
-            [len(tokenizer(text)["input_ids"]) for text in (pair.good, pair.bad)]
-            for pair in read_pairs(["bundled"]).items
-        ]
-        assert sum(good == bad for good, bad in counts) / len(counts) > 0.7
+        made = {(pair.good, pair.bad): pair for pair in pair_candidates()}
+        shipped = read_pairs(["bundled"]).items
+        assert len({pair.good for pair in shipped}) == len(shipped) == 1_000
+        for pair in shipped:
+            assert made[pair.good, pair.bad].phenomenon == pair.phenomenon
+            assert len(tokenizer(pair.good)["input_ids"]) == len(tokenizer(pair.bad)["input_ids"])
+        counts = Counter(pair.phenomenon for pair in shipped)
+        assert set(counts.values()) == {142, 143}
+        assert len(counts) == 7
+
+    @pytest.mark.full
+    def test_no_pair_is_in_the_training_documents(self):
+        trained = set(islice(training_documents(0), 150_000))
+        assert not trained & {text for pair in read_pairs(["bundled"]).items for text in (pair.good, pair.bad)}
 
 
 def _books(shared_data: Path):

@@ -9,7 +9,7 @@ Norm = Literal["layernorm", "rmsnorm"]
 NORMS: tuple[Norm, Norm] = ("layernorm", "rmsnorm")
 
 # Generator seeds: training text never comes from the seeds of what is bundled or evaluated.
-TRAINING_SEED, BUNDLED_SEED, HELD_OUT_SEED = 1_000, 1, 2
+TRAINING_SEED, BUNDLED_SEED, HELD_OUT_SEED, SPARE_SEED = 1_000, 1, 2, 3
 
 
 def name_of(norm: Norm) -> str:
