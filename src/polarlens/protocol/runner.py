@@ -101,7 +101,7 @@ def _work(prepared: Prepared, settings: dict[str, Any], old: dict[str, Any] | No
     _set_damaged_aside(folder, quiet=config.quiet)
     units = _units(prepared, folder)
     _planned(prepared, units)
-    manifest = build_manifest(prepared, settings, old)
+    manifest = build_manifest(prepared, settings, old, units)
     write_json(folder / "manifest.json", manifest)
     _mark_unfinished(folder, len(units))
     failed = _run_units(prepared, units, settings, manifest)
