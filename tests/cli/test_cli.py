@@ -63,7 +63,7 @@ BAD_USAGE = [
     (["run", "x", "--delta"], "--delta"),
     (["run", "x", "--overwrite=yes"], "--overwrite"),
     (["run", "x", "--executor", "ray"], "--executor: ray is not in this version"),
-    (["run", "x", "--experiments", "sweep,repair"], "--experiments: repair is not in this version"),
+    (["run", "x", "--experiments", "sweep,probing"], "--experiments: probing is not in this version"),
     (["run", "x", "--ci-width", "0.1"], "--ci-width: not in this version"),
     (["run", "x", "--treebank", "a.conllu"], "--treebank: not in this version"),
     (["run", "x", "x"], "MODEL: x is named twice"),
