@@ -5,6 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
+
+import polarlens as pl
+from polarlens.protocol.result import Run
 
 TEXTS = [
     "The river runs through the old town.",
@@ -39,3 +43,10 @@ def assert_same(a: pd.DataFrame, b: pd.DataFrame, keys: list[str], *, tolerance:
 def parts(folder: Path) -> dict[str, bytes]:
     """Every file of rows."""
     return {str(p.relative_to(folder)): p.read_bytes() for p in (folder / "rows").rglob("*.parquet")}
+
+
+def run(lm: object, **options: object) -> Run:
+    """`pl.run` without the page and its figures, which take most of a small run's time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("polarlens.report.write_report", lambda *_: None)
+        return pl.run(lm, **options)

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from made_runs import KEYS, RAN_ON, TEXTS, assert_same, parts, write_data
+from made_runs import KEYS, RAN_ON, TEXTS, assert_same, parts, run, write_data
 
 import polarlens as pl
 from polarlens.cli.main import main
@@ -34,7 +34,7 @@ def lm(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def done(lm, files, tmp_path_factory):
-    return pl.run(lm, out=tmp_path_factory.mktemp("run"), **files, **BOTH)
+    return run(lm, out=tmp_path_factory.mktemp("run"), **files, **BOTH)
 
 
 def test_rows_without_a_repair_are_the_sweeps(done):
@@ -107,11 +107,11 @@ def test_recoveries_in_the_summary_come_from_the_rows(done):
 
 def test_a_folder_grows_by_repairs_seeds_and_experiments_to_the_same_rows(lm, files, done, tmp_path):
     small = RAN_ON | {"seeds": 1}
-    pl.run(lm, out=tmp_path, **files, **small, experiments=["sweep"])
-    pl.run(lm, out=tmp_path, **files, **small, experiments=["repair"], repair=["mlp"])
+    run(lm, out=tmp_path, **files, **small, experiments=["sweep"])
+    run(lm, out=tmp_path, **files, **small, experiments=["repair"], repair=["mlp"])
     before = parts(tmp_path)
-    pl.run(lm, out=tmp_path, **files, **small, experiments=["repair"])
-    grown = pl.run(lm, out=tmp_path, **files, **BOTH)
+    run(lm, out=tmp_path, **files, **small, experiments=["repair"])
+    grown = run(lm, out=tmp_path, **files, **BOTH)
     assert before.items() <= parts(tmp_path).items()
     for name, keys in (("sweep", KEYS), ("repair", REPAIRED)):
         assert_same(grown.table(name), done.table(name), keys)
@@ -121,7 +121,7 @@ def test_a_folder_grows_by_repairs_seeds_and_experiments_to_the_same_rows(lm, fi
             assert a["mean"] == pytest.approx(b["mean"], rel=1e-3, abs=1e-5)
     before = parts(tmp_path)
     for narrower in ({"repair": ["norm"]}, {"seeds": 1, "limit": 1, "repair": ["attention", "mlp"]}, {"limit": 1}):
-        again = pl.run(lm, out=tmp_path, **files, **(ALONE | narrower))
+        again = run(lm, out=tmp_path, **files, **(ALONE | narrower))
         assert again.summary == grown.summary
         assert again.manifest["wanted"] == grown.manifest["wanted"]
     assert parts(tmp_path) == before
@@ -129,7 +129,7 @@ def test_a_folder_grows_by_repairs_seeds_and_experiments_to_the_same_rows(lm, fi
 
 @pytest.mark.parametrize("batch_tokens", [1, 97])
 def test_rows_do_not_depend_on_the_batch_budget(lm, files, done, tmp_path, batch_tokens):
-    other = pl.run(lm, out=tmp_path, batch_tokens=batch_tokens, **files, **ALONE, repair=["attention-pattern", "norm"])
+    other = run(lm, out=tmp_path, batch_tokens=batch_tokens, **files, **ALONE, repair=["attention-pattern", "norm"])
     rows = done.table("repair")
     assert_same(
         other.table("repair"), rows[rows.repair.isna() | rows.repair.isin(["attention-pattern", "norm"])], REPAIRED
@@ -137,20 +137,22 @@ def test_rows_do_not_depend_on_the_batch_budget(lm, files, done, tmp_path, batch
 
 
 def test_alone_it_has_the_baseline_and_the_claims(lm, files, done, tmp_path):
-    run = pl.run(lm, out=tmp_path, text=files["text"], **ALONE, repair=["attention"])
-    assert run.summary["baseline"]["loss"] == pytest.approx(done.summary["baseline"]["loss"])
-    assert run.summary["baseline"]["pairs"] is None
-    assert run.summary["delta_mode"] == "relative"
-    claims = {claim["id"]: claim for claim in run.summary["claims"]}
+    found = run(lm, out=tmp_path, text=files["text"], **ALONE, repair=["attention"])
+    baseline = found.summary["baseline"]["loss"]
+    assert baseline["nll"]["mean"] == pytest.approx(done.summary["baseline"]["loss"]["nll"]["mean"])
+    assert baseline["n_items"] == 4
+    assert found.summary["baseline"]["pairs"] is None
+    assert found.summary["delta_mode"] == "relative"
+    claims = {claim["id"]: claim for claim in found.summary["claims"]}
     assert claims["C3"]["status"] != "not_run"
     assert claims["C1"]["status"] == "not_run"
-    assert run.summary["complete"]
+    assert found.summary["complete"]
 
 
 def test_each_layer_and_each_repaired_layer(lm, files, tmp_path):
     options = ALONE | {"layers": "each", "repair_layers": "each", "seeds": 1, "positions": ["all"]}
-    run = pl.run(lm, out=tmp_path, limit=2, **files, **options, repair=["attention", "final-norm-scale"])
-    rows = run.table("repair")
+    found = run(lm, out=tmp_path, limit=2, **files, **options, repair=["attention", "final-norm-scale"])
+    rows = found.table("repair")
     clean, loss = rows[rows.arm == "clean"], rows[(rows.task == "loss") & rows.repair.notna()]
     assert not clean.duplicated(["task", "item"]).any()
     assert len(clean) == 4
@@ -158,21 +160,21 @@ def test_each_layer_and_each_repaired_layer(lm, files, tmp_path):
     held = {(r.layers, r.repair_layers) for r in loss[loss.repair == "attention"].itertuples()}
     assert held == {(str(a), str(b)) for a in range(4) for b in range(a + 1, 4)}
     assert set(loss[loss.repair == "final-norm-scale"].layers) == set("0123")
-    (entry,) = [e for e in run.summary["skipped"] if e["experiment"] == "repair"]
+    (entry,) = [e for e in found.summary["skipped"] if e["experiment"] == "repair"]
     assert entry["what"] == "attention"
     assert "nothing can differ" in entry["why"]
     assert "with layers 3 perturbed" in entry["why"]
-    assert run.summary["complete"]
+    assert found.summary["complete"]
 
 
 def test_when_the_last_block_is_perturbed_only_the_final_norm_can_be_held(lm, files, tmp_path):
-    run = pl.run(lm, out=tmp_path, text=files["text"], **(ALONE | {"layers": "3", "seeds": 1}), limit=1)
-    rows = run.table("repair")
+    found = run(lm, out=tmp_path, text=files["text"], **(ALONE | {"layers": "3", "seeds": 1}), limit=1)
+    rows = found.table("repair")
     assert set(rows.repair.dropna()) == {"final-norm-scale"}
-    assert {e["what"] for e in run.summary["skipped"] if e["experiment"] == "repair"} == set(REPAIRS) - {
+    assert {e["what"] for e in found.summary["skipped"] if e["experiment"] == "repair"} == set(REPAIRS) - {
         "final-norm-scale"
     }
-    (c3,) = [claim for claim in run.summary["claims"] if claim["id"] == "C3"]
+    (c3,) = [claim for claim in found.summary["claims"] if claim["id"] == "C3"]
     assert c3["status"] == "not_run"
     assert "nothing can differ" in c3["why"]
 
@@ -188,19 +190,19 @@ def test_when_the_last_block_is_perturbed_only_the_final_norm_can_be_held(lm, fi
 )
 def test_what_cannot_be_is_refused_before_anything_is_written(lm, files, tmp_path, options, error, named):
     with pytest.raises(error, match=named):
-        pl.run(lm, out=tmp_path / "x", **files, **(ALONE | options))
+        run(lm, out=tmp_path / "x", **files, **(ALONE | options))
     assert not (tmp_path / "x").exists()
 
 
 def test_a_site_the_family_lacks_is_skipped_or_refused_if_named(files, tmp_path, capsys):
     model = str(save_tiny(tmp_path / "bloom", "bloom"))
     bloom = pl.load(model)
-    run = pl.run(bloom, out=tmp_path / "a", text=files["text"], limit=1, **(ALONE | {"layers": "0-1", "seeds": 1}))
-    missing = {e["what"]: e["why"] for e in run.summary["skipped"] if e["experiment"] == "repair"}
+    found = run(bloom, out=tmp_path / "a", text=files["text"], limit=1, **(ALONE | {"layers": "0-1", "seeds": 1}))
+    missing = {e["what"]: e["why"] for e in found.summary["skipped"] if e["experiment"] == "repair"}
     assert set(missing) == {"attention-pattern", "attention-values", "attention-pattern+attention-values"}
-    assert "attention" in set(run.table("repair").repair.dropna())
+    assert "attention" in set(found.table("repair").repair.dropna())
     with pytest.raises(SiteError):
-        pl.run(bloom, out=tmp_path / "b", text=files["text"], **ALONE, repair=["attention-pattern"])
+        run(bloom, out=tmp_path / "b", text=files["text"], **ALONE, repair=["attention-pattern"])
     command = [
         "run",
         model,
@@ -213,7 +215,7 @@ def test_a_site_the_family_lacks_is_skipped_or_refused_if_named(files, tmp_path,
         str(tmp_path / "c"),
     ]
     assert main([*command, "--repair", "attention-pattern"]) == 3
-    assert main([*command, "--repair", "atention"]) == 2
+    assert main([*command, "--out", str(tmp_path / "c"), "--repair", "atention"]) == 2
     assert not (tmp_path / "c").exists()
 
 
@@ -221,23 +223,23 @@ def test_a_site_the_family_lacks_is_skipped_or_refused_if_named(files, tmp_path,
 def test_other_delta_modes_and_presets(lm, files, tmp_path, mode):
     options = {"preset": mode} if mode in ("paper", "notebook") else {"delta_mode": mode}
     more = {"delta": [0.5], "seeds": 1, "text_filter": "none", "repair": ["attention", "norm"]}
-    run = pl.run(lm, out=tmp_path, limit=2, **files, **(BOTH | more | options))
-    assert run.failed == ()
-    assert run.summary["complete"]
-    sweep, rows = run.table("sweep"), run.table("repair")
+    found = run(lm, out=tmp_path, limit=2, **files, **(BOTH | more | options))
+    assert found.failed == ()
+    assert found.summary["complete"]
+    sweep, rows = found.table("sweep"), found.table("repair")
     bare = rows[rows.repair.isna()].drop(columns=["repair", "repair_layers"])
     chosen = sweep[((sweep.delta > 0) & (sweep.positions == "all")) | (sweep.arm == "clean")]
     assert_same(bare.assign(experiment="sweep"), chosen, KEYS)
     assert rows[rows.arm != "clean"].sign.isna().all() == (mode in ("paper", "notebook"))
-    assert set(rows.policy_id.dropna()) <= set(run.summary["policies"])
+    assert set(rows.policy_id.dropna()) <= set(found.summary["policies"])
 
 
 def test_low_precision_with_mismatch_allowed(tmp_path, files):
     rough = pl.load(str(save_tiny(tmp_path / "m", "llama")), dtype="bfloat16")
     small = ALONE | {"delta": [0.01], "layers": "0-1", "seeds": 1, "limit": 1, "repair": ["norm-scale", "attention"]}
-    refused = pl.run(rough, out=tmp_path / "a", text=files["text"], **small)
+    refused = run(rough, out=tmp_path / "a", text=files["text"], **small)
     assert "moved tokens by" in refused.failed[0]
-    allowed = pl.run(rough, out=tmp_path / "b", text=files["text"], allow_mismatch=True, **small)
+    allowed = run(rough, out=tmp_path / "b", text=files["text"], allow_mismatch=True, **small)
     assert allowed.failed == ()
 
 

@@ -97,6 +97,11 @@ class Unit:
         )
 
     @property
+    def passes(self) -> int:
+        """Passes over the items: the clean one, the control, and every one asked for."""
+        return 1 + self.work.control + len(self.work.asked)
+
+    @property
     def in_order(self) -> list[Asked]:
         """The passes asked for, in a fixed order."""
         return sorted(self.work.asked, key=lambda asked: json.dumps(asked.values))
