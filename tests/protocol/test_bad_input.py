@@ -84,7 +84,11 @@ CASES = [
     ([*GOOD, "--sedes", "3"], 2, "--seeds"),
     ([*GOOD, "--config", "bad.yaml"], 2, "delta"),
     ([*GOOD, "--config", "code.yaml"], 2, "code.yaml"),
-    ([*GOOD, "--experiments", "repair"], 2, "repair"),
+    ([*GOOD, "--experiments", "probing"], 2, "probing"),
+    ([*GOOD, "--repair", "atention"], 2, "attention"),
+    ([*GOOD, "--repair-layers", "0"], 2, "nothing can differ"),
+    ([*GOOD, "--layers", "2", "--repair", "mlp"], 2, "nothing can differ"),
+    ([*GOOD, "--repair-layers", "7"], 2, "0 to 2"),
     ([*GOOD, "--experiments", "sweeps"], 2, "sweep"),
 ]
 

@@ -33,7 +33,7 @@ PAIRS = [
 ]
 OPTIONS = [
     *("--text", "t.txt", "--pairs", "p.jsonl", "--delta", "0.1,0.3", "--seeds", "1"),
-    *("--layers", "middle", "--positions", "all", "--quiet"),
+    *("--layers", "middle", "--positions", "all", "--experiments", "sweep", "--quiet"),
 ]
 CONTRAST_KEYS = {
     *("experiment", "task", "measure", "delta", "layers", "positions", "policy_id", "kind", "value", "ci95"),

@@ -30,7 +30,7 @@ PAIRS = [
     ("A dog runs.", "A dog run."),
     ("The letter was long.", "The letter were long."),
 ]
-SMALL = {"delta": [0.1, 0.3], "seeds": 2, "layers": "1-2", "quiet": True}
+SMALL = {"experiments": ["sweep"], "delta": [0.1, 0.3], "seeds": 2, "layers": "1-2", "quiet": True}
 
 
 @pytest.fixture(scope="session")
@@ -313,7 +313,7 @@ def test_layers_each_runs_one_block_at_a_time(lm, files, tmp_path):
 
 @pytest.mark.parametrize("preset", ["paper", "notebook"])
 def test_published_presets_run_end_to_end(lm, tmp_path, files, preset):
-    options = {"preset": preset, "delta": [0.5, 2.0], "seeds": 2, "layers": "1", "quiet": True, "text_filter": "none"}
+    options = SMALL | {"preset": preset, "delta": [0.5, 2.0], "layers": "1", "text_filter": "none"}
     run = pl.run(lm, out=tmp_path, **files, **options)
     rows = run.table("sweep")
     assert set(rows.positions.dropna()) == {"all"}
@@ -427,7 +427,7 @@ def test_the_order_of_the_parts_changes_no_number(lm, tmp_path, files):
 
 
 def test_when_no_token_can_be_moved_nothing_is_claimed(lm, files, tmp_path):
-    run = pl.run(lm, out=tmp_path, preset="paper", delta=[1e6], seeds=1, layers="1", quiet=True, **files)
+    run = pl.run(lm, out=tmp_path, **files, **(SMALL | {"preset": "paper", "delta": [1e6], "seeds": 1, "layers": "1"}))
     cells = [c for c in run.summary["cells"] if c["delta"] == 1e6]
     assert cells
     assert all(c["mean"] is None and "no token could be moved" in c["why"] for c in cells)
@@ -436,7 +436,7 @@ def test_when_no_token_can_be_moved_nothing_is_claimed(lm, files, tmp_path):
 
 
 def test_saturation_is_counted_and_the_distance_reported(lm, files, tmp_path):
-    options = {"preset": "notebook", "text_filter": "none", "delta": [500], "seeds": 1, "layers": "1", "quiet": True}
+    options = SMALL | {"preset": "notebook", "text_filter": "none", "delta": [500], "seeds": 1, "layers": "1"}
     run = pl.run(lm, out=tmp_path, **files, **options)
     rows = run.table("sweep")
     angular = rows[(rows.arm == "angular") & (rows.delta == 500)]
@@ -471,9 +471,11 @@ def test_progress_adds_up_to_the_plan(lm, files, tmp_path, monkeypatch):
 
     @contextmanager
     def recorded(total, what, *, quiet):
-        yield seen.append
-        assert sum(seen) == total > 0
+        yield lambda amount, note="": seen.append(amount)
+        assert sum(seen) == pytest.approx(total)
+        assert total > 0
 
     monkeypatch.setattr(runner, "tracked", recorded)
-    pl.run(lm, out=tmp_path, **files, **SMALL)
+    every = ["sweep", "repair", "propagation", "audit", "curvature"]
+    pl.run(lm, out=tmp_path, **files, **(SMALL | {"experiments": every, "seeds": 1, "delta": [0.1]}), limit=2)
     assert len(seen) > 32

@@ -118,10 +118,12 @@ def test_size(id_, value, where, agrees):
 def test_through_the_summary():
     rows = sweep(by_arm(0.1, 0.3), by_arm(20.0, 2.0), n_texts=6, n_pairs=6)
     options = {"model": "m", "preset": "matched", "policies": POLICIES["matched"], "unigram_nll": 99.0}
-    found = summarise(rows, **options, given={"C3": [one(0.13)]}, not_run={"C4": "the norms could not be verified"})
+    refused = [{"experiment": "repair", "what": "attention", "why": "no module could be told apart"}]
+    found = summarise(rows, **options, skipped=refused, not_run={"C4": "the norms could not be verified"})
     claims = {c["id"]: c for c in found["claims"]}
-    assert (claims["C3"]["status"], claims["C3"]["measured"]) == ("replicates", 0.13)
+    assert (claims["C3"]["status"], claims["C3"]["why"]) == ("not_run", "attention: no module could be told apart")
     assert (claims["C4"]["status"], claims["C4"]["why"]) == ("not_run", "the norms could not be verified")
+    assert claims["C5"]["why"] == "propagation was not run"
 
 
 def test_places_are_named():

@@ -22,7 +22,8 @@ def rows(radial, tangential, gradient, tokens, *, block=3, **more):
         "tangential": tangential.reshape(-1),
         "gradient": np.repeat(np.asarray(gradient), probes),
     }
-    return pd.DataFrame(table).assign(**{"dataset": "t", "cluster": None, "block": block, "positions": "all", **more})
+    about = {"dataset": "t", "cluster": None, "block": block, "positions": "all", "policy_id": "matched", **more}
+    return pd.DataFrame(table).assign(**about)
 
 
 def entries(table, measure="nll"):
@@ -126,3 +127,19 @@ def test_coverage_of_the_limit():
         interval, _ = ratio_interval(block.limit)
         hits += interval is not None and interval[0] <= 2.0 <= interval[1]
     assert 0.925 <= hits / studies <= 0.98
+
+
+def test_where_items_share_draws_the_seed_is_a_second_factor():
+    """A probe effect common to all items: nested intervals would miss it, and one probe gives none."""
+    rng = np.random.default_rng(3)
+    radial = 5.0 + rng.standard_normal((30, 1)) + 2.0 * rng.standard_normal((1, 6))
+    table = rows(radial, radial + 3.0, np.zeros(30), np.full(30, 2))
+    by_length = {"matched": {"across_items": {"magnitude": "fresh", "angular": "by-length"}}}
+    (nested,), (crossed,) = block_curvatures(table), block_curvatures(table, policies=by_length)
+    assert crossed.moments.values == pytest.approx(nested.moments.values)
+    a, b = (one.moments.linear(0.0, 1.0, 0.0, 0.0) for one in (nested, crossed))
+    assert b.se**2 == pytest.approx(radial.mean(0).var(ddof=1) / 6 / 4**2 + a.se**2, rel=0.1)
+    assert b.se > 2.5 * a.se
+    (one,) = block_curvatures(table[table["seed"] == 0], policies=by_length)
+    assert one.moments.linear(0.0, 1.0, 0.0, 0.0).interval() is None
+    assert one.policy_id == "matched"

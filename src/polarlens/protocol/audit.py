@@ -1,11 +1,12 @@
 """The audit as an experiment: the sweep at one delta under every policy of the design, repairs at its two corners."""
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
 from polarlens.engine.repair import default_layers, planned
 from polarlens.errors import SiteError, UsageError
-from polarlens.perturbation.audit import CORNERS, AuditDesign, audit_design
+from polarlens.perturbation.audit import CORNERS, AuditDesign, audit_design, candidates
 from polarlens.protocol.bench import Bench
 from polarlens.protocol.config import grid
 from polarlens.protocol.layers import format_layers
@@ -44,32 +45,56 @@ def wanted(prepared: Prepared) -> list[Wanted]:
 
 
 def skipped(prepared: Prepared) -> list[dict[str, str]]:
-    """What coincides with another policy, and repairs that the model does not allow."""
+    """Repairs that the model does not allow at the corners. What coincides depends on all that the folder holds."""
     if len(prepared.groups) != 1:
         return [{"experiment": "audit", "what": "audit", "why": ONE_SET}]
-    out = [
+    refused = _sites(prepared)[1] if any(task.task == "loss" for task in prepared.tasks) else {}
+    return [{"experiment": "audit", "what": f"repair {name}", "why": why} for name, why in refused.items()]
+
+
+def design_of(wanted: Iterable[Wanted], delta_mode: str) -> AuditDesign | None:
+    """The design of all that a folder asks of the audit, None where that is nothing."""
+    asked = sorted((one for one in wanted if one.experiment == "audit"), key=lambda one: one.task)
+    if not asked:
+        return None
+    (perturbed,) = asked[0].layers
+    return design(delta_mode=delta_mode, n_layers=len(perturbed), tasks=tuple(one.task for one in asked))
+
+
+def coincidences(found: AuditDesign) -> list[dict[str, str]]:
+    """What is left out because it repeats another policy, as entries of `skipped`."""
+    return [
         {
             "experiment": "audit",
             "what": one.policy_id if one.task is None else f"{one.policy_id}, task {one.task}",
             "why": f"the same as {one.same_as}: {one.why}",
         }
-        for one in _design(prepared).skipped
+        for one in found.skipped
     ]
-    refused = _sites(prepared)[1]
-    return [*out, *({"experiment": "audit", "what": f"repair {name}", "why": why} for name, why in refused.items())]
+
+
+def refers(unit: Unit) -> bool:
+    """Whether a unit draws from clean reference states."""
+    if unit.experiment != "audit":
+        return False
+    referring = _referring()
+    return any(asked.condition.policy_id in referring for asked in unit.work.asked)
 
 
 def rows(bench: Bench, unit: Unit, advance: Advance) -> list[dict[str, Any]]:
     """Rows of one unit, in the columns of the repair."""
     policies = {one.id: one.policy for one in _design(bench.prepared).policies}
-    used = {asked.condition.policy_id for asked in unit.work.asked}
-    referring = any(policies[name].level("plane", "angular") in REFERRING for name in used)
-    engine = bench.engine(unit, policies, bench.references if referring else None)
+    engine = bench.engine(unit, policies, bench.prepared.references if refers(unit) else None)
     return rows_with_repairs(bench, unit, engine, advance)
 
 
+@cache
+def _referring() -> frozenset[str]:
+    return frozenset(one.id for one in candidates() if one.policy.level("plane", "angular") in REFERRING)
+
+
 def _design(prepared: Prepared) -> AuditDesign:
-    tasks = tuple(task.task for task in prepared.tasks)
+    tasks = tuple(sorted(task.task for task in prepared.tasks))
     return design(delta_mode=prepared.config.delta_mode, n_layers=len(prepared.groups[0]), tasks=tasks)
 
 

@@ -14,7 +14,6 @@ from polarlens.protocol.config import RunConfig, Task
 from polarlens.protocol.layers import format_layers
 from polarlens.protocol.plan import Unit
 from polarlens.protocol.prepared import Prepared
-from polarlens.protocol.references import references
 from polarlens.protocol.tasks import TaskData
 
 # The clean pass sees an eighth of the budget, so that conditions can be stacked eight deep on it.
@@ -37,12 +36,6 @@ class Bench:
     def tasks(self) -> dict[Task, TaskData]:
         """The tasks that have data."""
         return {task.task: task for task in self.prepared.tasks}
-
-    @cached_property
-    def references(self) -> dict[int, Reference]:
-        """Layer -> clean states that planes draw from, of the texts where there are any."""
-        layers = {layer for group in self.prepared.groups for layer in group}
-        return references(self.prepared.lm, self.prepared.tasks[0], layers, self.batch_tokens)
 
     @property
     def batch_tokens(self) -> int:

@@ -8,6 +8,7 @@ from polarlens.engine.curvature import Curvature, curvatures, kinked
 from polarlens.engine.fitting import fitting
 from polarlens.protocol.as_rows import item_columns, with_rows
 from polarlens.protocol.bench import Bench
+from polarlens.protocol.config import Preset
 from polarlens.protocol.plan import Asked, Unit, Wanted
 from polarlens.protocol.prepared import Prepared
 from polarlens.protocol.presets import POLICIES
@@ -23,15 +24,15 @@ def wanted(prepared: Prepared) -> list[Wanted]:
     """One probe per seed at every perturbed block, each block perturbed alone, on the texts."""
     config = prepared.config
     layers = tuple(sorted({layer for group in prepared.groups for layer in group}))
-    where = (config.positions or ("all",))[:1]
+    probes = _probes(config.preset, (config.positions or ("all",))[:1], config.seeds)
     return [
-        Wanted("curvature", "loss", (layers,), task.keys, _probes(config.preset, where, config.seeds), control=False)
+        Wanted("curvature", "loss", (layers,), task.keys, probes, control=False, clean=False)
         for task in prepared.tasks
         if task.task == "loss"
     ]
 
 
-def _probes(preset: Any, positions: tuple[str, ...], seeds: int) -> frozenset[Asked]:
+def _probes(preset: Preset, positions: tuple[str, ...], seeds: int) -> frozenset[Asked]:
     """A probe has both arms and no displacement: the limit is per delta²."""
     policy_id = next(iter(POLICIES[preset]["loss"]))
     return frozenset(

@@ -1,5 +1,6 @@
 """The experiments of this version: what each asks of the items, and how a unit of it becomes rows."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,4 +57,6 @@ def done_in(folder: Path) -> Done:
 
 def missing_units(wanted: Iterable[Wanted], done: Done) -> list[Unit]:
     """Units for all that is wanted and not done."""
-    return [unit for one in wanted for unit in one.missing(done)]
+    every = list(wanted)
+    sets = Counter((one.experiment, one.task) for one in every for _ in one.layers)
+    return [unit for one in every for unit in one.missing(done, sets[one.experiment, one.task])]

@@ -3,24 +3,32 @@
 import dataclasses
 import shlex
 import sys
+from collections.abc import Collection
+from collections.abc import Sequence as Many
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from polarlens.errors import UsageError
+from polarlens.protocol.audit import design_of, refers
 from polarlens.protocol.config import BUILT_EXPERIMENTS
 from polarlens.protocol.environment import hardware, versions
 from polarlens.protocol.experiments import all_skipped, all_wanted
-from polarlens.protocol.plan import Wanted
+from polarlens.protocol.plan import Unit, Wanted
 from polarlens.protocol.prepared import Prepared, digest
 from polarlens.protocol.presets import policies_as_data
-from polarlens.protocol.profile import state_profile
+from polarlens.protocol.profile import first_tokens, state_profile
 from polarlens.protocol.site import site_medians
 from polarlens.protocol.summarise import unigram_nll
 from polarlens.protocol.tasks import TaskData
 
 
-def build_manifest(prepared: Prepared, settings: dict[str, Any], old: dict[str, Any] | None) -> dict[str, Any]:
+def build_manifest(
+    prepared: Prepared, settings: dict[str, Any], old: dict[str, Any] | None, units: Many[Unit]
+) -> dict[str, Any]:
     """The manifest as it stands before the units are done; `old` is that of the run which is extended.
+
+    Raises UsageError when units would draw from other reference states than those of the rows that are there.
 
     What is said about a task of the earlier run that is not asked for now, or of which only some items are, stays: the
     manifest describes all rows of the folder.
@@ -48,15 +56,16 @@ def build_manifest(prepared: Prepared, settings: dict[str, Any], old: dict[str, 
         "command": shlex.join(["polarlens", *sys.argv[1:]]) if Path(sys.argv[0]).stem == "polarlens" else None,
         "configuration": config.model_dump(mode="json"),
         "settings": settings,
-        "policies": policies_as_data(config.preset),
+        "policies": policies_as_data(config.preset) | _audit_policies(wanted.values(), settings["delta_mode"]),
         "seeds": sorted({asked.condition.seed for one in wanted.values() for asked in one.asked}),
-        "deltas": {key: sorted({asked.condition.delta for asked in one.asked}) for key, one in wanted.items()},
+        "deltas": {key: sorted({a.condition.delta for a in one.asked} - {0.0}) for key, one in wanted.items()},
         "site_medians": earlier.get("site_medians") or _site_medians(prepared),
+        "references": _references(prepared, units, earlier.get("references")),
         "data": earlier.get("data", {}) | {task.task: _data(task) for task in new},
         "wanted": {key: one.document for key, one in wanted.items()},
         "unigram_nll": earlier.get("unigram_nll") if unigram is None else unigram,
         "state_profile": earlier.get("state_profile") or _profile(prepared),
-        "skipped": _skipped(prepared, {one.task for one in wanted.values()}),
+        "skipped": _skipped(prepared, wanted.values(), earlier.get("skipped", ())),
         "versions": versions(),
         "hardware": hardware(lm.device),
         "started": earlier["started"],
@@ -98,15 +107,49 @@ def _profile(prepared: Prepared) -> dict[str, Any]:
     return {"task": task.task, "blocks": blocks}
 
 
-def _skipped(prepared: Prepared, present: set[str]) -> list[dict[str, str]]:
-    """What the defaults would have run and the folder does not hold."""
-    skipped = [
+def _audit_policies(wanted: Collection[Wanted], delta_mode: str) -> dict[str, Any]:
+    """Policy id -> levels of every policy that the audit names."""
+    design = design_of(wanted, delta_mode)
+    return {} if design is None else {one.id: one.policy.as_dict() for one in design.policies}
+
+
+def _references(prepared: Prepared, units: Many[Unit], kept: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Which clean states the planes `covariance` and `data` draw from; None where nothing was drawn from any."""
+    if not any(map(refers, units)):
+        return kept
+    task = prepared.tasks[0]
+    items = first_tokens(task.encoding.items, has_bos=task.has_bos)
+    which = digest(sorted((one.item.dataset, one.item.item) for one in items))
+    if kept is None:
+        states = {str(layer): found.digest for layer, found in sorted(prepared.references.items())}
+        tokens = {len(found.bank) for found in prepared.references.values()}
+        return {"task": task.task, "tokens": max(tokens), "items_sha256": which, "states_sha256": states}
+    if kept["items_sha256"] != which:
+        raise UsageError(
+            f"the planes covariance and data drew from states of other items of the task {kept['task']}",
+            where=str(prepared.config.out),
+            fix="Give the same data; or choose another folder with --out, or --overwrite to discard what is there.",
+        )
+    return kept
+
+
+def _skipped(
+    prepared: Prepared, wanted: Collection[Wanted], earlier: Collection[dict[str, str]]
+) -> list[dict[str, str]]:
+    """What was asked of the folder, by this call or an earlier one, and is not in it."""
+    asked = prepared.config.experiments or ()
+    now = [
         {"experiment": name, "what": name, "why": "not in this version"}
-        for name in prepared.config.experiments or ()
+        for name in asked
         if name not in BUILT_EXPERIMENTS
     ]
-    skipped += all_skipped(prepared)
+    now += all_skipped(prepared)
+    held, tasks = {one.experiment for one in wanted}, {one.task for one in wanted}
+    entries = {(one["experiment"], one["what"]): one for one in [*earlier, *now]}
+    found = [
+        entry for (name, what), entry in entries.items() if name != "sweep" and not (name == what and name in held)
+    ]
     for task, option in (("loss", "--text"), ("pairs", "--pairs")):
-        if task not in present:
-            skipped.append({"experiment": "sweep", "what": f"task {task}", "why": f"{option} was not given"})
-    return skipped
+        if task not in tasks:
+            found.append({"experiment": "sweep", "what": f"task {task}", "why": f"{option} was not given"})
+    return found

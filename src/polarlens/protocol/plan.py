@@ -97,6 +97,11 @@ class Unit:
         )
 
     @property
+    def passes(self) -> int:
+        """Passes over the items: the clean one, the control, and every one asked for."""
+        return 1 + self.work.control + len(self.work.asked)
+
+    @property
     def in_order(self) -> list[Asked]:
         """The passes asked for, in a fixed order."""
         return sorted(self.work.asked, key=lambda asked: json.dumps(asked.values))
@@ -162,8 +167,8 @@ def missing_units(
 class Wanted:
     """All that a run asked of one task in one experiment: every pass on every item, at each set of layers.
 
-    items: longest first, so that the items of a unit are of similar length. control: whether delta = 0 is run. part:
-    tells it from others of the same experiment and task.
+    items: longest first, so that the items of a unit are of similar length. control: whether delta = 0 is run. clean:
+    whether the first set of layers leaves clean rows. part: tells it from others of the same experiment and task.
     """
 
     experiment: str
@@ -172,6 +177,7 @@ class Wanted:
     items: tuple[ItemKey, ...]
     asked: frozenset[Asked]
     control: bool = True
+    clean: bool = True
     part: str = ""
 
     @property
@@ -179,14 +185,20 @@ class Wanted:
         """What it is called in the manifest."""
         return "/".join(filter(None, (self.experiment, self.task, self.part)))
 
-    def missing(self, done: Done) -> list[Unit]:
-        """Units for what is not done yet; the clean pass belongs to the first set of layers."""
-        block = max(BLOCK, -(-len(self.items) * len(self.layers) // FILES_PER_TASK))
+    def missing(self, done: Done, sets: int = 0) -> list[Unit]:
+        """Units for what is not done yet. sets: of layers in all of the task, where this is not all of it."""
+        block = max(BLOCK, -(-len(self.items) * max(sets, len(self.layers)) // FILES_PER_TASK))
         return [
             unit
             for n, layers in enumerate(self.layers)
             for unit in missing_units(
-                self.experiment, self.task, layers, self.items, Work(n == 0, self.control, self.asked), done, block
+                self.experiment,
+                self.task,
+                layers,
+                self.items,
+                Work(self.clean and n == 0, self.control, self.asked),
+                done,
+                block,
             )
         ]
 
@@ -195,7 +207,7 @@ class Wanted:
         if earlier is None:
             return self
         items = max(earlier.items, self.items, key=len)
-        return replace(self, items=items, asked=self.asked | earlier.asked)
+        return replace(self, items=items, asked=self.asked | earlier.asked, clean=self.clean or earlier.clean)
 
     @property
     def document(self) -> dict[str, Any]:
@@ -207,6 +219,7 @@ class Wanted:
             "items": [list(key) for key in self.items],
             "conditions": sorted((one.values for one in self.asked), key=json.dumps),
             "control": self.control,
+            "clean": self.clean,
             "part": self.part,
         }
 
@@ -220,5 +233,6 @@ class Wanted:
             tuple((dataset, item) for dataset, item in document["items"]),
             frozenset(map(Asked.from_values, document["conditions"])),
             document["control"],
+            document["clean"],
             document["part"],
         )

@@ -15,6 +15,7 @@ from polarlens.protocol.tasks import Read, TaskData, encode_data
 if TYPE_CHECKING:
     from polarlens.models import LanguageModel
     from polarlens.models.tokens import BosPolicy
+    from polarlens.perturbation.planes import Reference
 
 # Raised whenever a change of the code changes numbers, so that old rows are never mixed with new ones.
 NUMERICS = 1
@@ -37,6 +38,13 @@ class Prepared:
         from polarlens.engine.weights import weights_refused
 
         return weights_refused(self.lm)
+
+    @cached_property
+    def references(self) -> "dict[int, Reference]":
+        """Layer -> clean states that some planes draw from, of the texts where there are any."""
+        from polarlens.protocol.references import references
+
+        return references(self.lm, self.tasks[0], {layer for group in self.groups for layer in group})
 
     @property
     def batch_tokens(self) -> int:

@@ -32,7 +32,7 @@ def wanted(prepared: Prepared) -> list[Wanted]:
             where = (config.positions or ("all",))[:1]
             asked = full_cross(POLICIES[config.preset]["loss"], where, [delta], range(config.seeds))
             groups = tuple((layer,) for layer in layers)
-            out.append(Wanted("propagation", "loss", groups, task.keys, asked, control=False))
+            out.append(Wanted("propagation", "loss", groups, task.keys, asked, control=False, clean=False))
     return out
 
 
@@ -55,8 +55,6 @@ def rows(bench: Bench, unit: Unit, advance: Advance) -> list[dict[str, Any]]:
     conditions = [asked.condition for asked in unit.in_order]
     distances = Distances()
     out: list[dict[str, Any]] = []
-    if not conditions:
-        return out
     for batch in bench.batches(unit):
 
         def run(part: Batch, tokens: int) -> list[tuple[Condition, Travel]]:

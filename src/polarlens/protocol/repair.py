@@ -31,42 +31,50 @@ Site = tuple[str, ...]
 def wanted(prepared: Prepared) -> list[Wanted]:
     """Every repair in both arms at the reference delta, beside the unrepaired run, for every task with data."""
     config, out = prepared.config, []
+    plans, _ = _plans(prepared)
     for task in prepared.tasks:
         delta = reference_delta(grid(config, task.task), config.delta_mode)
         where = (config.positions or ("all",))[:1]
-        policies = POLICIES[config.preset][task.task]
-        conditions = full_cross(policies, where, [delta], range(config.seeds))
-        for perturbed in prepared.groups:
-            sites = [(one.name, format_layers(one.layers)) for one in _plan(prepared, perturbed)[0]]
+        conditions = full_cross(POLICIES[config.preset][task.task], where, [delta], range(config.seeds))
+        for n, (perturbed, repairs) in enumerate(plans.items()):
+            sites = [(one.name, format_layers(one.layers)) for one in repairs]
             asked = conditions | {Asked(one.condition, site) for one in conditions for site in sites}
-            if sites:
-                part = format_layers(perturbed)
-                out.append(Wanted("repair", task.task, (perturbed,), task.keys, asked, control=False, part=part))
+            part = format_layers(perturbed)
+            one = Wanted("repair", task.task, (perturbed,), task.keys, asked, control=False, clean=n == 0, part=part)
+            out.append(one)
     return out
 
 
 def skipped(prepared: Prepared) -> list[dict[str, str]]:
     """Repairs that were not asked for by name and that this model, or these layers, do not allow."""
-    reasons = {name: why for perturbed in prepared.groups for name, why in _plan(prepared, perturbed)[1].items()}
-    return [{"experiment": "repair", "what": name, "why": why} for name, why in reasons.items()]
+    return [{"experiment": "repair", "what": name, "why": why} for name, why in _plans(prepared)[1].items()]
 
 
-def _plan(prepared: Prepared, perturbed: tuple[int, ...]) -> tuple[list[Repair], dict[str, str]]:
-    """The repairs to run, and why others are not. One that was asked for by name is refused with an error."""
+def _plans(prepared: Prepared) -> tuple[dict[tuple[int, ...], list[Repair]], dict[str, str]]:
+    """The repairs to run where some layers are perturbed, and why others, by name, are not.
+
+    Raises UsageError and SiteError for what was asked for and can be had under none of the perturbed layers.
+    """
     config, anatomy = prepared.config, prepared.lm.anatomy
-    found: list[Repair] = []
+    found: dict[tuple[int, ...], list[Repair]] = {perturbed: [] for perturbed in prepared.groups}
     refused: dict[str, str] = {}
     for name in config.repair or tuple(REPAIRS):
-        try:
-            groups = _layer_groups(prepared, perturbed)
-            plans = [planned(name, layers, anatomy, perturbed) for layers in groups]
-            # The final norm has no layers, so that one plan stands for all.
-            found += {(one.name, one.layers): one for one in plans}.values()
-        except (SiteError, UsageError) as error:
-            if config.repair or (config.repair_layers and isinstance(error, UsageError)):
-                raise
-            refused[name] = error.what
-    return found, refused
+        errors: dict[tuple[int, ...], UsageError | SiteError] = {}
+        for perturbed in prepared.groups:
+            try:
+                plans = [planned(name, layers, anatomy, perturbed) for layers in _layer_groups(prepared, perturbed)]
+                # The final norm has no layers, so that one plan stands for all.
+                found[perturbed] += {(one.name, one.layers): one for one in plans}.values()
+            except (SiteError, UsageError) as error:
+                errors[perturbed] = error
+        if not errors:
+            continue
+        first, nowhere = next(iter(errors.values())), len(errors) == len(prepared.groups)
+        if nowhere and (config.repair or (config.repair_layers and isinstance(first, UsageError))):
+            raise first
+        where = "" if nowhere else f" (with layers {'; '.join(map(format_layers, errors))} perturbed)"
+        refused[name] = first.what + where
+    return {perturbed: repairs for perturbed, repairs in found.items() if repairs}, refused
 
 
 def _layer_groups(prepared: Prepared, perturbed: tuple[int, ...]) -> Many[tuple[int, ...]]:
@@ -74,7 +82,7 @@ def _layer_groups(prepared: Prepared, perturbed: tuple[int, ...]) -> Many[tuple[
     if asked is None:
         return [default_layers(perturbed, n_layers)]
     groups = parse_layers(asked, n_layers)
-    return [group for group in groups if group[0] > perturbed[0]] if asked == "each" else groups
+    return [group for group in groups if group[0] > perturbed[0]] or [()] if asked == "each" else groups
 
 
 def rows(bench: Bench, unit: Unit, advance: Advance) -> list[dict[str, Any]]:

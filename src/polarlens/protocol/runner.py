@@ -10,7 +10,7 @@ from polarlens.errors import PolarlensError, UsageError
 from polarlens.protocol.bench import Bench
 from polarlens.protocol.config import RunConfig, resolved
 from polarlens.protocol.environment import peak_memory_bytes
-from polarlens.protocol.estimate import Estimate, estimate, work_tokens
+from polarlens.protocol.estimate import Estimate, estimate, passes, work_tokens
 from polarlens.protocol.experiments import EXPERIMENTS, all_wanted, done_in, missing_units
 from polarlens.protocol.folder import check_items, check_settings, discard, locked, read_manifest
 from polarlens.protocol.manifest import build_manifest
@@ -101,7 +101,7 @@ def _work(prepared: Prepared, settings: dict[str, Any], old: dict[str, Any] | No
     _set_damaged_aside(folder, quiet=config.quiet)
     units = _units(prepared, folder)
     _planned(prepared, units)
-    manifest = build_manifest(prepared, settings, old)
+    manifest = build_manifest(prepared, settings, old, units)
     write_json(folder / "manifest.json", manifest)
     _mark_unfinished(folder, len(units))
     failed = _run_units(prepared, units, settings, manifest)
@@ -135,11 +135,18 @@ def _run_units(
     bench = Bench(prepared, medians)
     failed: dict[str, str] = {}
     what = ", ".join(dict.fromkeys(unit.experiment for unit in units))
-    with tracked(sum(work_tokens(u, items[u.task]) for u in units), what, quiet=config.quiet) as advance:
-        for unit in units:
+    # A unit tells the tokens of its passes; what a token costs differs between experiments.
+    tokens = [work_tokens(unit, items[unit.task]) for unit in units]
+    works = [n * passes(unit, prepared.lm.n_layers) / unit.passes for n, unit in zip(tokens, units, strict=True)]
+    with tracked(sum(works), what, quiet=config.quiet) as advance:
+        for unit, work, n in zip(units, works, tokens, strict=True):
             key = unit.key(settings)
+
+            def told(amount: float, note: str = "", cost: float = work / n) -> None:
+                advance(amount * cost, note)
+
             try:
-                rows = EXPERIMENTS[unit.experiment].rows(bench, unit, advance)
+                rows = EXPERIMENTS[unit.experiment].rows(bench, unit, told)
                 write_part(folder, unit.experiment, key, rows, unit.document)
             except (PolarlensError, RuntimeError, OSError) as error:
                 failed[key] = (

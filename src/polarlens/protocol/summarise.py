@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from polarlens.errors import UsageError
-from polarlens.perturbation.audit import AuditDesign, audit_design
+from polarlens.protocol.audit import coincidences, design_of
 from polarlens.protocol.experiments import EXPERIMENTS, done_in, missing_units
 from polarlens.protocol.folder import read_manifest
 from polarlens.protocol.plan import Wanted
+from polarlens.protocol.profile import TOKENS
 from polarlens.protocol.tasks import TaskData
 from polarlens.rows.store import read_rows, write_json
 from polarlens.statistics import summarise, unigram_cross_entropy
@@ -36,17 +37,19 @@ def rebuild(folder: Path) -> dict[str, Any]:
             "this folder holds no run", where=str(folder), fix="Give the folder that `polarlens run --out` wrote."
         )
     rows = {name: read_rows(folder, name) for name in EXPERIMENTS}
-    missing = missing_units(map(Wanted.from_document, manifest["wanted"].values()), done_in(folder))
+    wanted = list(map(Wanted.from_document, manifest["wanted"].values()))
+    missing = missing_units(wanted, done_in(folder))
+    design = design_of(wanted, manifest["settings"]["delta_mode"])
     summary = summarise(
         rows.pop("sweep"),
         others=rows,
-        design=audit_design_of(manifest),
+        design=design,
         n_layers=manifest["model"]["n_layers"],
         model=manifest["model"]["name"],
         preset=manifest["configuration"]["preset"],
         policies=manifest["policies"],
         unigram_nll=manifest["unigram_nll"],
-        skipped=manifest["skipped"],
+        skipped=[*manifest["skipped"], *(coincidences(design) if design else ())],
         warnings=_warnings(manifest),
         missing_units=len(missing),
         complete=not missing,
@@ -54,16 +57,6 @@ def rebuild(folder: Path) -> dict[str, Any]:
     write_json(folder / "summary.json", summary)
     write_report(folder, summary, manifest)
     return dict(summary)
-
-
-def audit_design_of(manifest: dict[str, Any]) -> AuditDesign | None:
-    """The audit's design for what the folder holds, None where it was not asked for."""
-    wanted = [Wanted.from_document(one) for one in manifest["wanted"].values() if one["experiment"] == "audit"]
-    if not wanted:
-        return None
-    tasks = tuple(one.task for one in wanted)
-    (perturbed,) = wanted[0].layers
-    return audit_design(delta_mode=manifest["settings"]["delta_mode"], n_layers=len(perturbed), tasks=tasks)
 
 
 def _warnings(manifest: dict[str, Any]) -> list[str]:
@@ -75,5 +68,8 @@ def _warnings(manifest: dict[str, Any]) -> list[str]:
         found += [f"{task}: {n} items skipped ({why})" for why, n in data["skipped"].items()]
     if quantisation := manifest["model"]["source"].get("quantisation"):
         found.append(f"the weights are dequantised from {quantisation}")
+    references = manifest.get("references")
+    if references and references["tokens"] < TOKENS:
+        found.append(f"the planes covariance and data draw from {references['tokens']} clean states, not {TOKENS:,}")
     found += [f"a unit failed: {message}" for message in manifest["failed_units"].values()]
     return found

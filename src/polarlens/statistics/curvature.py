@@ -5,18 +5,22 @@ Per item and delta², summed over tokens: magnitude radial/2, angular (tangentia
 over its probes and clustered like every other measure; what the probes add to the variance is reported apart.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
+from polarlens.perturbation.policy import ARMS
+from polarlens.statistics.estimates import Policies, draws_shared
 from polarlens.statistics.intervals import Array, Estimate, IntArray, Moments, as_list, moments
 from polarlens.statistics.multiplicity import bonferroni_level, holm
 from polarlens.statistics.ratio import ratio, ratio_interval
 
 EXPERIMENT, MEASURE = "curvature", "curvature"
 WEIGHTED = ("nll",)  # ratio of sums over tokens; `nll_item` is a mean over items
+NAMES = ("positions", "policy_id")
 PARTS = ("angular", "magnitude", "tangential", "gradient")  # the order of the moments
 
 
@@ -31,6 +35,7 @@ class BlockCurvature:
 
     block: int
     positions: str | None
+    policy_id: str | None
     moments: Moments
     probe_share: tuple[float | None, float | None]
     n_probes: int
@@ -43,33 +48,32 @@ class BlockCurvature:
     @property
     def limit(self) -> Moments:
         """Moments (angular, magnitude) of the ratio R in the limit."""
-        m = self.moments
-        two = slice(0, 2)
-        assert m.values is not None
-        return Moments(
-            m.values[two],
-            m.n_items,
-            m.n_clusters,
-            None if m.item is None else m.item[two, two],
-            scale=None if m.scale is None else m.scale[two],
-            why=m.why,
-        )
+        return self.moments.combined((1.0, 0.0, 0.0, 0.0), (0.0, 1.0, 0.0, 0.0))
+
+    @property
+    def family(self) -> tuple[str | None, str | None]:
+        """Blocks of one family are tested together."""
+        return self.positions, self.policy_id
 
 
-def block_curvatures(rows: pd.DataFrame, loss_measure: str = "nll") -> list[BlockCurvature]:
-    """The blocks in order, from rows with `item, dataset, cluster, block, positions, seed, n_tokens, radial,
+def block_curvatures(
+    rows: pd.DataFrame, loss_measure: str = "nll", policies: Policies | None = None
+) -> list[BlockCurvature]:
+    """The blocks in order, from rows with `item, dataset, cluster, block, positions, policy_id, seed, n_tokens, radial,
     tangential, gradient`: one per item, block, positions and probe (`seed`); the last three in nats per delta².
 
-    loss_measure: `nll` (sums over sums of tokens) or `nll_item` (mean of per-item means). Rows with a number that is
-    missing or not finite are left out.
+    loss_measure: `nll` (sums over sums of tokens) or `nll_item` (mean of per-item means). policies: id -> levels, which
+    say where items share their draws. Rows with a number that is missing or not finite are left out.
     """
     numbers = rows[["n_tokens", "radial", "tangential", "gradient"]].to_numpy(np.float64, na_value=np.nan)
     rows = rows[np.isfinite(numbers).all(axis=1) & (numbers[:, 0] > 0)]
-    groups = rows.groupby(["positions", "block"], dropna=False, sort=True)
-    return [_block(part, loss_measure) for _, part in groups]
+    groups = rows.groupby(["policy_id", "positions", "block"], dropna=False, sort=True)
+    return [_block(part, loss_measure, policies or {}) for _, part in groups]
 
 
-def _block(rows: pd.DataFrame, loss_measure: str) -> BlockCurvature:
+def _block(rows: pd.DataFrame, loss_measure: str, policies: Policies) -> BlockCurvature:
+    where, policy_id = (value if isinstance(value := rows[name].iloc[0], str) else None for name in NAMES)
+    shared = any(draws_shared(policies, policy_id, arm) for arm in ARMS)
     dataset = rows["dataset"].where(rows["dataset"].notna(), "") if "dataset" in rows else pd.Series("", rows.index)
     name = dataset.astype(str) + "\n" + rows["item"].astype(str)
     codes, names = pd.factorize(name, sort=True)
@@ -83,14 +87,18 @@ def _block(rows: pd.DataFrame, loss_measure: str) -> BlockCurvature:
     )
     values = np.stack([tangential - gradient, radial, tangential, -gradient])
     count = np.bincount(codes, minlength=len(names)).astype(np.float64)
-    means = np.stack([np.bincount(codes, value, minlength=len(names)) / count for value in values])
+    column, seeds = pd.factorize(rows["seed"], sort=True)
+    if shared:  # a draw is a factor crossed with items: one column each
+        means = np.full((len(PARTS), len(names), len(seeds)), np.nan)
+        means[:, codes, column] = values
+    else:
+        means = np.stack([np.bincount(codes, value, minlength=len(names)) / count for value in values])
     weights = tokens[first] if loss_measure in WEIGHTED else np.ones(len(names))
-    found = moments(means, weights, cluster.to_numpy(object)[first].astype(str))
+    found = moments(means, weights, cluster.to_numpy(object)[first].astype(str), shared_draws=shared)
     own = [_probe_variance(value, codes, count, float(weights.mean())) for value in values[:2]]
     shares = [_share(variance, found, k) for k, variance in enumerate(own)]
-    where, block = rows["positions"].iloc[0], int(rows["block"].iloc[0])
-    where = where if isinstance(where, str) else None
-    return BlockCurvature(block, where, found, (shares[0], shares[1]), int(rows["seed"].nunique()))
+    block = int(rows["block"].iloc[0])
+    return BlockCurvature(block, where, policy_id, found, (shares[0], shares[1]), len(seeds))
 
 
 def _probe_variance(values: Array, codes: IntArray, count: Array, mean_weight: float) -> float | None:
@@ -115,19 +123,19 @@ def curvature_entries(blocks: Sequence[BlockCurvature]) -> tuple[list[dict[str, 
     Holm over the blocks, and the ratio's limit with Fieller's interval, undefined unless magnitude's interval lies
     above 0. `ci_simultaneous` is Bonferroni over the blocks.
     """
-    sizes = {one.positions: sum(other.positions == one.positions for other in blocks) for one in blocks}
+    sizes = Counter(one.family for one in blocks)
     p_of = {
         id(one): p
         for where in sizes
         for one, p in zip(
-            [b for b in blocks if b.positions == where],
-            holm([b.difference.p_two_sided() for b in blocks if b.positions == where]),
+            [b for b in blocks if b.family == where],
+            holm([b.difference.p_two_sided() for b in blocks if b.family == where]),
             strict=True,
         )
     }
     cells, contrasts = [], []
     for one in blocks:
-        level = bonferroni_level(0.95, sizes[one.positions])
+        level = bonferroni_level(0.95, sizes[one.family])
         cells += [_cell(one, k, level) for k in range(len(PARTS))]
         estimate = one.difference
         difference = {"kind": "difference", "value": estimate.value, **_intervals(estimate, level)}
@@ -140,7 +148,7 @@ def _named(one: BlockCurvature) -> dict[str, object]:
     layers = str(one.block)
     return {
         **{"experiment": EXPERIMENT, "task": "loss", "measure": MEASURE, "block": one.block, "layers": layers},
-        **{"positions": one.positions, "delta": None, "n_items": one.moments.n_items},
+        **{"positions": one.positions, "policy_id": one.policy_id, "delta": None, "n_items": one.moments.n_items},
     }
 
 

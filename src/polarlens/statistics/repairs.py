@@ -38,7 +38,10 @@ def repair_entries(rows: pd.DataFrame, policies: Policies, loss_measure: str) ->
     without = damages(rows[unrepaired])
     repaired = {
         (str(name), str(layers)): damages(pd.concat([clean, part], ignore_index=True))
-        for (name, layers), part in rows[~unrepaired].groupby(["repair", "repair_layers"], sort=True)
+        for (name, layers), part in sorted(
+            rows[~unrepaired].groupby(["repair", "repair_layers"], sort=True),
+            key=lambda group: (group[0][0], blocks_of(group[0][1])),
+        )
     }
     out.cells += _labelled(cell_entries(EXPERIMENT, without, policies, {}), None)
     for site, measured in repaired.items():
@@ -50,6 +53,12 @@ def repair_entries(rows: pd.DataFrame, policies: Policies, loss_measure: str) ->
             _splits(out, without, condition, arms, under, of, policies)
     _correct(out.contrasts)
     return out
+
+
+def blocks_of(layers: str) -> list[int]:
+    """The blocks that `8-10,12` names."""
+    ends = [list(map(int, part.split("-"))) for part in layers.split(",") if part]
+    return [block for end in ends for block in range(end[0], end[-1] + 1)]
 
 
 def _labelled(entries: Sequence[dict[str, object]], site: Site | None) -> Iterator[dict[str, object]]:
@@ -70,6 +79,8 @@ def _recoveries(
     claimed: bool,
 ) -> None:
     shared = _shared(condition, policies)
+    # A claim is about a path at all of the repaired layers, not about the one-layer profile beside it.
+    widest = {name: max((s for s in under if s[0] == name), key=lambda s: len(blocks_of(s[1]))) for name, _ in under}
     for site, repaired in under.items():
         named = _named(condition, site, "recovery", of)
         for arm in ARMS:
@@ -84,7 +95,7 @@ def _recoveries(
                 continue
             difference = recovery_difference(m)
             out.contrasts.append(_contrast(named, m, difference))
-            if claimed and site[0] in CLAIM_OF:
+            if claimed and site[0] in CLAIM_OF and site == widest[site[0]]:
                 given = Given(difference, delta=condition.delta, layers=condition.layers)
                 out.given.setdefault(CLAIM_OF[site[0]], []).append(given)
 
@@ -99,7 +110,7 @@ def _splits(
     policies: Policies,
 ) -> None:
     shared = _shared(condition, policies)
-    for layers in sorted({layers for name, layers in under if name == "attention+mlp"}):
+    for layers in [layers for name, layers in under if name == "attention+mlp"]:
         needed = [under.get((name, layers), {}) for name in SPLIT]
         both: list[ArmDamage] = []
         for arm in ARMS:

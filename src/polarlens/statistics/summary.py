@@ -9,7 +9,7 @@ from polarlens.statistics import audit as audits
 from polarlens.statistics import curvature, repairs, travels
 from polarlens.statistics.baseline import baseline
 from polarlens.statistics.cells import cell_entries
-from polarlens.statistics.claims import CLAIMS, Given, Setting, claim_entries
+from polarlens.statistics.claims import CLAIMS, Setting, claim_entries
 from polarlens.statistics.claims_given import given_entry
 from polarlens.statistics.contrasts import Comparison, comparisons, contrast_entries
 from polarlens.statistics.damage import Damages, damages
@@ -39,7 +39,6 @@ def summarise(
     missing_units: int = 0,
     complete: bool = True,
     not_run: Mapping[str, str] | None = None,
-    given: Mapping[str, Sequence[Given]] | None = None,
     design: AuditDesign | None = None,
     n_layers: int | None = None,
     bands: Bands = DEFAULT_BANDS,
@@ -52,9 +51,9 @@ def summarise(
     policies: policy_id -> factor -> level, or {arm: level} where the arms differ.
     unigram_nll: unigram cross-entropy of the scored tokens, nats per token; the floor of the loss. None: not checked.
     not_run: claim id -> why it was not tested, beside what the sweep itself cannot test.
-    design: the audit's, where it was run.
-    given: claim id -> contrasts of other experiments, which decide C3 to C7. n_layers: blocks of the model.
+    design: the audit's, where it was run. n_layers: blocks of the model.
     """
+    others = others or {}
     if "experiment" in rows:
         rows = rows[rows["experiment"] == EXPERIMENT]
     measured = damages(rows)
@@ -66,7 +65,7 @@ def summarise(
     setting = Setting(
         model=model,
         preset=preset,
-        delta_mode=_delta_mode(rows),
+        delta_mode=next(filter(None, map(_delta_mode, [rows, *others.values()])), None),
         positions=positions,
         loss_measure=loss_measure,
         policies=policies,
@@ -85,9 +84,10 @@ def summarise(
         )
         for where in dict.fromkeys((positions, *_positions_run(compared)))
     }
-    audited = None if design is None else _audit((others or {}).get("audit"), design, setting, unigram_nll)
-    added = [entries for name, found in (others or {}).items() if (entries := _entries(name, found, setting))]
-    handed = {claim: found for entries in added for claim, found in entries.given.items()} | dict(given or {})
+    audited = None if design is None else _audit(others.get("audit"), design, setting, unigram_nll)
+    added = [entries for name, found in others.items() if (entries := _entries(name, found, setting))]
+    handed = {claim: found for entries in added for claim, found in entries.given.items()}
+    reasons = {id_: why for id_, why in _refusals(skipped).items() if id_ not in handed} | dict(not_run or {})
     return {
         "schema": SCHEMA,
         "model": model,
@@ -96,7 +96,7 @@ def summarise(
         "complete": complete,
         "missing_units": missing_units,
         "policies": {name: dict(factors) for name, factors in policies.items()},
-        "baseline": baseline(measured if len(rows) else _clean(others or {})),
+        "baseline": baseline(_clean([rows, *others.values()])),
         "cells": [
             *cell_entries(EXPERIMENT, measured, policies, usable),
             *(cell for entries in added for cell in entries.cells),
@@ -105,13 +105,13 @@ def summarise(
             *contrast_entries(EXPERIMENT, compared),
             *(contrast for entries in added for contrast in entries.contrasts),
         ],
-        "claims": claim_entries(compared, setting, not_run, handed),
+        "claims": claim_entries(compared, setting, reasons, handed),
         "verdict": verdicts[positions],
         **_audit_keys(audited),
         "skipped": [dict(one) for one in skipped],
         "warnings": [
             *warnings,
-            *_notices(measured, unigram_nll, verdicts, positions, policies),
+            *_notices(measured if len(rows) else _unrepaired(others), unigram_nll, verdicts, positions, policies),
             *apart_without_sinks(compared, loss_measure),
         ],
     }
@@ -124,8 +124,9 @@ def _entries(experiment: str, rows: pd.DataFrame, setting: Setting) -> Entries |
     if experiment == repairs.EXPERIMENT:
         return repairs.repair_entries(rows, setting.policies, setting.loss_measure)
     if experiment == curvature.EXPERIMENT:
-        return Entries(*curvature.curvature_entries(curvature.block_curvatures(rows, setting.loss_measure)))
-    return travels.travel_entries(rows)
+        blocks = curvature.block_curvatures(rows, setting.loss_measure, setting.policies)
+        return Entries(*curvature.curvature_entries(blocks))
+    return travels.travel_entries(rows, setting.policies) if experiment == travels.EXPERIMENT else None
 
 
 def _audit(
@@ -170,10 +171,27 @@ def _recoveries(rows: pd.DataFrame, corner: str, setting: Setting) -> dict[str, 
     }
 
 
-def _clean(others: Mapping[str, pd.DataFrame]) -> Damages:
-    """The clean rows of the first experiment that has any."""
-    found = [rows[rows["arm"] == "clean"] for rows in others.values() if "nll" in rows]
-    return damages(next((rows for rows in found if len(rows)), pd.DataFrame()))
+def _refusals(skipped: Sequence[Mapping[str, object]]) -> dict[str, str]:
+    """Why C3, C4 and C5 could not be tested, from what was skipped."""
+    about = {("repair", name): (id_,) for name, id_ in repairs.CLAIM_OF.items()}
+    about |= {("propagation", "propagation"): ("C5",), ("sweep", "task loss"): ("C3", "C4")}
+    return {
+        id_: f"{one['what']}: {one['why']}"
+        for one in skipped
+        for id_ in about.get((str(one["experiment"]), str(one["what"])), ())
+    }
+
+
+def _clean(experiments: Sequence[pd.DataFrame]) -> Damages:
+    """The clean rows of all experiments, each item's from the first that has it."""
+    found = [clean for rows in experiments if "arm" in rows and len(clean := rows[rows["arm"] == "clean"])]
+    return damages(pd.concat(found, ignore_index=True) if found else pd.DataFrame())
+
+
+def _unrepaired(others: Mapping[str, pd.DataFrame]) -> Damages:
+    """The run without repairs of the repair experiment."""
+    rows = others.get(repairs.EXPERIMENT, pd.DataFrame())
+    return damages(rows[rows["repair"].isna()] if len(rows) else rows)
 
 
 def headline_positions(compared: Sequence[Comparison]) -> str | None:
