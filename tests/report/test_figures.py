@@ -11,7 +11,8 @@ from made_up import summary
 
 from polarlens.errors import UsageError
 from polarlens.report import FIGURES
-from polarlens.report.figures import svg, write_figure
+from polarlens.report.figures import write_figure
+from polarlens.report.figures.style import svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -59,12 +59,10 @@ class Run:
         return read_rows(self.folder, experiment)
 
     def plot(self, figure: str = "dissociation") -> "alt.TopLevelMixin":
-        """A figure as an Altair chart."""
-        from polarlens.report import FIGURES
+        """A figure as an Altair chart; raises UsageError, naming the figures of this run, when it is not among them."""
+        from polarlens.report import plot
 
-        if figure not in FIGURES:
-            raise UsageError(f"there is no figure {figure!r}", fix=f"Choose one of {', '.join(FIGURES)}.")
-        return FIGURES[figure](self.summary)
+        return plot(self.summary, figure)
 
     def __repr__(self) -> str:
         from polarlens.report import render_text

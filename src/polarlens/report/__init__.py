@@ -6,7 +6,7 @@ from typing import Any
 from polarlens.report.compare_figure import COMPARE_FIGURES, write_compare_figure
 from polarlens.report.compare_page import write_compare_page
 from polarlens.report.compare_text import render_compare
-from polarlens.report.figures import FIGURES, write_figure
+from polarlens.report.figures import FIGURES, plot, write_figure
 from polarlens.report.page import write_page
 from polarlens.report.sentence import sentence
 from polarlens.report.shown import model_title
@@ -16,6 +16,7 @@ __all__ = [
     "COMPARE_FIGURES",
     "FIGURES",
     "model_title",
+    "plot",
     "render_compare",
     "render_text",
     "sentence",

@@ -19,7 +19,7 @@ from polarlens.report.compare_shown import (
 from polarlens.report.numbers import NONE, estimate, nats, share
 from polarlens.report.shown import displacement, loss_measure
 from polarlens.report.tables import DIFFERENCES, claim_texts
-from polarlens.report.templating import environment, picture
+from polarlens.report.templating import Picture, environment, picture
 from polarlens.rows.store import written_whole
 
 
@@ -54,7 +54,7 @@ def render_compare_page(document: Document) -> str:
     )  # fmt: skip
 
 
-def _pictures(document: Document) -> list[Any]:
+def _pictures(document: Document) -> list[Picture]:
     words = "each model's contrast of the arms against delta; the numbers stand in figures/compare-ratio.csv"
     return [picture(chart, task, f"{TITLES[task]}: {words}") for task, chart in compare_panels(document).items()]
 

@@ -1,19 +1,38 @@
-"""`report.html`: one file with the figure, the numbers and what is needed to run it again; no script, no network."""
+"""`report.html`: one file with the figures, the numbers and what is needed to run it again; no network."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from polarlens.report.figures import TITLES, panels
+from polarlens.report.experiment_tables import (
+    Table,
+    curvature_tables,
+    effect_tables,
+    propagation_tables,
+    repair_tables,
+    survival_table,
+)
+from polarlens.report.figures import FIGURES
+from polarlens.report.figures.style import TITLES
 from polarlens.report.numbers import NONE, listed, nats, share
 from polarlens.report.sentence import sentence
 from polarlens.report.shown import Summary, blocks, damages, displacement, model_title, positions_run
 from polarlens.report.tables import Group, baseline_lines, claim_texts, groups
-from polarlens.report.templating import environment, picture
+from polarlens.report.templating import Picture, bundle, data_link, environment, picture
 from polarlens.rows.store import written_whole
 
+FEW_SKIPPED = 4  # entries of one experiment; more are folded
 Pairs = list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Pictured:
+    """A figure in the page. numbers: its CSV as an address that holds the data itself."""
+
+    pictures: list[Picture]
+    numbers: str
 
 
 def write_page(path: Path, summary: Summary, manifest: Mapping[str, Any]) -> None:
@@ -27,6 +46,7 @@ def render_page(summary: Summary, manifest: Mapping[str, Any]) -> str:
     sections = [(positions, groups(summary, positions)) for positions in positions_run(summary)]
     data_of, profile = manifest.get("data") or {}, manifest.get("state_profile") or {}
     headline = damages(summary, sections[0][0]) if sections else []
+    pictured = _pictures(summary)
     template = environment().get_template("report.html")
     return template.render(
         summary=summary,
@@ -35,7 +55,13 @@ def render_page(summary: Summary, manifest: Mapping[str, Any]) -> str:
         by_policy=_by_policy(summary["verdict"]),
         by_layer=_by_layer(summary["verdict"]),
         baseline=baseline_lines(summary),
-        figures=_pictures(summary),
+        figures=pictured,
+        bundle=bundle() if pictured else "",
+        survival=survival_table(summary),
+        effects=effect_tables(summary),
+        tables=TABLES,
+        specs={one.name: one.spec for figure in pictured.values() for one in figure.pictures},
+        few=FEW_SKIPPED,
         displacement=displacement(summary),
         claims=claim_texts(summary),
         sections=sections,
@@ -51,10 +77,26 @@ def render_page(summary: Summary, manifest: Mapping[str, Any]) -> str:
     )
 
 
-def _pictures(summary: Summary) -> list[Any]:
-    """Inline SVG of each panel of the figure, so that a narrow screen can stack them."""
-    same = "damage of both arms; the same numbers stand in the table of damages"
-    return [picture(chart, task, f"{TITLES[task]}: {same}") for task, chart in panels(summary).items()]
+TABLES: Mapping[str, Callable[[Summary], list[Table]]] = {
+    "repair": repair_tables,
+    "propagation": propagation_tables,
+    "curvature": curvature_tables,
+}
+
+
+def _pictures(summary: Summary) -> dict[str, Pictured]:
+    """Each figure of the run, a picture per panel, so that a narrow screen can stack them."""
+    return {
+        name: Pictured(
+            [
+                picture(chart, f"{name}-{k}", f"{title}: the same numbers stand in the tables")
+                for k, (title, chart) in enumerate(panels.items())
+            ],
+            data_link(figure.csv(summary)),
+        )
+        for name, figure in FIGURES.items()
+        if (panels := figure.panels(summary))
+    }
 
 
 def _notes(found: Sequence[Group]) -> list[str]:

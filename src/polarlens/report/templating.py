@@ -1,10 +1,13 @@
 """The pages' templates: every string that is put into one is escaped."""
 
+import base64
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from polarlens.report.figures import styled, svg
+from polarlens.report.figures.style import styled, svg
 
 if TYPE_CHECKING:
     import altair as alt
@@ -27,18 +30,43 @@ def environment() -> "jinja2.Environment":
     return found
 
 
-def picture(chart: "alt.LayerChart", name: str, words: str) -> Any:
+@dataclass(frozen=True)
+class Picture:
+    """A panel in a page. still: inline SVG. spec: Vega-Lite, which a script redraws it from so that it can be hovered."""
+
+    name: str
+    still: Any
+    spec: Mapping[str, Any]
+
+
+def picture(chart: "alt.LayerChart", name: str, words: str) -> Picture:
     """The chart as inline SVG. Several drawings share one document, so their ids get `name` in front.
 
     words: what a reader who does not see it is told.
     """
     from markupsafe import Markup, escape
 
-    text = svg(styled(chart))
+    chart = styled(chart)
+    text = svg(chart)
     text = text[text.index("<svg") :]
     text = re.sub(r'id="([^"]+)"', rf'id="{name}-\1"', text)
     text = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", text)
-    return Markup(text.replace("<svg", f'<svg role="img" aria-label="{escape(words)}"', 1))
+    still = Markup(text.replace("<svg", f'<svg role="img" aria-label="{escape(words)}"', 1))
+    return Picture(name, still, {**chart.to_dict(), "description": words})
+
+
+def data_link(numbers: str) -> str:
+    """Text as an address that holds it."""
+    return "data:text/csv;base64," + base64.b64encode(numbers.encode()).decode()
+
+
+@cache
+def bundle() -> Any:
+    """The offline bundle of Vega, Vega-Lite and Vega-Embed as a script."""
+    import vl_convert
+    from markupsafe import Markup
+
+    return Markup(vl_convert.javascript_bundle().replace("</script", "<\\/script"))
 
 
 def _whole(text: str) -> str:
