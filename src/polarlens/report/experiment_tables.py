@@ -1,4 +1,4 @@
-"""The tables of repair, propagation, curvature and audit: numbers with their intervals, a reason where there is none."""
+"""The tables of repair, propagation, curvature and audit: numbers with intervals, a reason where there is none."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

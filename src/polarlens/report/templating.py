@@ -32,7 +32,7 @@ def environment() -> "jinja2.Environment":
 
 @dataclass(frozen=True)
 class Picture:
-    """A panel in a page. still: inline SVG. spec: Vega-Lite, which a script redraws it from so that it can be hovered."""
+    """A panel in a page. still: inline SVG. spec: Vega-Lite, from which a script redraws it so that it has hover."""
 
     name: str
     still: Any
