@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from engine.made import encoded_text, random_ids
 from engine.oracle import plain_nll
-from engine.test_engine import encoded_text, random_ids
 from polarlens.engine.batching import make_batch
 from polarlens.engine.conditions import Condition, Protocol
 from polarlens.engine.curvature import curvatures, kinked

@@ -10,7 +10,7 @@ from polarlens.engine.batching import batches, make_batch
 from polarlens.engine.scoring import log_probabilities, only_positions, score
 from tiny import FAMILIES, tiny
 
-from .test_engine import TEXTS, encoded_text, random_ids
+from .made import TEXTS, encoded_text, random_ids
 
 
 def logits(n: int, vocabulary: int, scale: float, seed: int) -> torch.Tensor:
