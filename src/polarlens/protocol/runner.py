@@ -62,14 +62,17 @@ def execute(config: RunConfig, *, model: "LanguageModel | None" = None, read: Re
 
 
 def _earlier(prepared: Prepared, settings: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The manifest of the run to extend, None for a new one. Raises UsageError when settings or items differ."""
-    folder = prepared.config.out
+    """The manifest of the run to extend, None for a new one.
+
+    Raises UsageError when settings or items differ, and when something that was asked for by name cannot be had.
+    """
+    folder, every = prepared.config.out, all_wanted(prepared)  # which refuses what cannot be had
     assert folder is not None
     manifest = read_manifest(folder)
     if manifest is None or prepared.config.overwrite:
         return None
     check_settings(folder, manifest["settings"], settings)
-    for wanted in all_wanted(prepared):
+    for wanted in every:
         if wanted.key in manifest["wanted"]:
             check_items(folder, Wanted.from_document(manifest["wanted"][wanted.key]), wanted)
     return manifest
