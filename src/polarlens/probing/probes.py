@@ -17,9 +17,10 @@ do not depend on a state: representation `majority` (accuracy of the most freque
 from collections import Counter
 from collections.abc import Sequence as Many
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from polarlens.engine.conditions import Condition, Protocol
@@ -52,6 +53,8 @@ from polarlens.probing.words import TARGETS, Array, BoolArray, Words, check, con
 if TYPE_CHECKING:
     from polarlens.models import LanguageModel
 
+Column = npt.NDArray[Any]
+CELL = ("block", "representation", "target", "metric", "pooling")
 BESIDE = {"none": "r2", "confounds": "gain", "confounds+upos": "gain_upos"}
 
 
@@ -94,6 +97,11 @@ class Probes:
         check(words, train, TARGETS)
         self.confounds, self.used = confounds(words, train)
         self.control = control_labels(words, train, seed)
+        trees = [tree.tree for tree in words.trees]
+        self._sentence = {
+            name: np.array([getattr(tree, name) for tree in trees], dtype=object)
+            for name in ("dataset", "cluster", "item")
+        }
         self.fitted: list[Probe] = []
         self.undefined: Counter[str] = Counter()
 
@@ -138,21 +146,21 @@ class Probes:
 
     def baselines(self) -> pd.DataFrame:
         """Rows of what needs no state."""
-        frames = []
+        parts = []
         test = self._known("upos", "test")
         guess = majority(self.words.upos[self._known("upos", "train")])
         sums = scores.right(self.words.upos[test] == guess)
-        frames.append(self._rows(sums, test, target="upos", metric="accuracy", representation="majority"))
+        parts.append(self._part(sums, test, target="upos", metric="accuracy", representation="majority"))
         for (target, kind), fit in self.alone().items():
             if kind != "none":
                 test = self._known(target, "test")
                 sums = scores.r2(self.words.numbers(target)[test], fit.predict(self.confounds[test], None))
-                frames.append(self._rows(sums, test, target=target, metric="r2", representation=kind))
-        return pd.concat(frames, ignore_index=True)
+                parts.append(self._part(sums, test, target=target, metric="r2", representation=kind))
+        return _frame(parts)
 
     def score(self, states: States, after: Condition | None = None) -> pd.DataFrame:
         """Rows of the held-out words, at the blocks that `states` (of these words alone) hold."""
-        frames = []
+        parts = []
         baseline = self.alone()
         test = self.parts["test"]
         for probe in self.fitted:
@@ -169,7 +177,7 @@ class Probes:
                 ("accuracy", scores.right(correct)),
                 ("selectivity", scores.selective(correct, control)),
             ):
-                frames.append(self._rows(sums, known, target="upos", metric=metric, **named))
+                parts.append(self._part(sums, known, target="upos", metric=metric, **named))
             for target in TARGETS[1:]:
                 known = self._known(target, "test")
                 y, c, xs = self.words.numbers(target)[known], self.confounds[known], x[known[test]]
@@ -185,31 +193,27 @@ class Probes:
                     elif kind == "none":
                         self.undefined[f"spearman of {target}: a side does not vary"] += 1
                     for name, sums in found.items():
-                        frames.append(self._rows(sums, known, target=target, metric=name, **named))
-        rows = pd.concat(frames, ignore_index=True)
-        if after is not None:
-            rows["after_arm"] = after.arm
-            for name in ("sign", "delta", "seed", "policy_id", "positions"):
-                rows[name] = getattr(after, name)
-        return rows
+                        parts.append(self._part(sums, known, target=target, metric=name, **named))
+        return _frame(parts, after)
 
-    def _rows(self, sums: scores.Sums, known: BoolArray, **named: object) -> pd.DataFrame:
-        """One row per sentence that has a known word; `sums` of these words."""
+    def _part(self, sums: scores.Sums, known: BoolArray, **named: object) -> dict[str, Column]:
+        """Columns with one entry per sentence that has a known word; `sums` of these words."""
         sentences, code = np.unique(self.words.sentence[known], return_inverse=True)
-        score, weight = (np.bincount(code, weights=values, minlength=len(sentences)) for values in sums)
-        trees = [self.words.trees[s].tree for s in sentences]
-        return pd.DataFrame(
-            {
-                "dataset": [tree.dataset for tree in trees],
-                "cluster": [tree.cluster for tree in trees],
-                "item": [tree.item for tree in trees],
-                **{name: named.get(name) for name in ("block", "representation", "target", "metric", "pooling")},
-                "n_words": np.bincount(code, minlength=len(sentences)),
-                "after_arm": None,
-                "score": score,
-                "weight": weight,
-            }
-        ).astype({"block": "Int64"})
+        n = len(sentences)
+        score, weight = (np.bincount(code, weights=values, minlength=n) for values in sums)
+        sentence = {name: values[sentences] for name, values in self._sentence.items()}
+        cell = {name: np.full(n, named.get(name), dtype=object) for name in CELL}
+        return {**sentence, **cell, "n_words": np.bincount(code, minlength=n), "score": score, "weight": weight}
+
+
+def _frame(parts: Many[dict[str, Column]], after: Condition | None = None) -> pd.DataFrame:
+    """One table of all parts, made at once, since each small one costs as much as a large one."""
+    rows = pd.DataFrame({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
+    rows["block"] = rows["block"].astype("Int64")
+    rows["after_arm"] = None if after is None else after.arm
+    for name in ("sign", "delta", "seed", "policy_id", "positions"):
+        rows[name] = None if after is None else getattr(after, name)
+    return rows.astype({"sign": "Int8", "seed": "Int64", "delta": "float64"})
 
 
 def probe(

@@ -120,7 +120,7 @@ def representation_differences(
     out = []
     for block, part in _by_block(table):
         one, other = (_per_sentence(part[part["representation"] == name]) for name in (first, second))
-        both = one.join(other, how="inner", lsuffix="_first", rsuffix="_second")
+        both = one.merge(other, how="inner", left_index=True, right_index=True, suffixes=("_first", "_second"))
         if both.empty:
             continue
         found = moments(
