@@ -75,7 +75,7 @@ def test_other_bad_requests(tmp_path, capsys):
     for arguments, said in [
         (["--out", out], "--text"),
         (["--text", text, "--out", out, "--steps", "0"], "something to train"),
-        (["--text", text, "--out", out, "--steps", "x"], "'x'"),
+        (["--text", text, "--out", out, "--steps", "x"], "'--steps'"),
         (["--text", text, "--out", out, "--minutes", "-1"], "something to train"),
         (["--text", text, "--out", out, "--minutes", "nan"], "something to train"),
         (["--text", text, "--out", out, "--steps", "5", "--minutes", "1"], "both"),
