@@ -1,4 +1,4 @@
-"""All probes of a treebank: wall time per stage and peak memory.
+"""All probes of a treebank: wall and CPU time per stage and peak memory.
 
     python benchmarks/probing.py MODEL --treebank FILE [--limit N] [--blocks 5] [--threads 2] [--json FILE]
 
@@ -38,12 +38,13 @@ def main():
     lm = pl.load(options.model)
     blocks = tuple(map(int, options.blocks.split(","))) if options.blocks else default_blocks(lm.n_layers)[1:]
     bos = resolve_bos(lm.tokenizer, "auto").id
-    seconds, start = {}, time.perf_counter()
+    seconds, cpu, start = {}, {}, (time.perf_counter(), time.process_time())
 
     def lap(stage):
         nonlocal start
-        seconds[stage] = round(time.perf_counter() - start, 1)
-        start = time.perf_counter()
+        now = (time.perf_counter(), time.process_time())
+        seconds[stage], cpu[stage] = (round(b - a, 1) for a, b in zip(start, now, strict=True))
+        start = now
 
     trees = read_trees([options.treebank], limit=options.limit)
     aligned = align_trees(trees.items, lm.tokenizer, bos, window=lm.window)
@@ -63,7 +64,8 @@ def main():
         "sentences": len(aligned.items),
         "words": len(words.form),
         "blocks": blocks,
-        "seconds": seconds,
+        "wall_s": seconds,
+        "cpu_s": cpu,
         "total_s": round(sum(seconds.values()), 1),
         "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
         "unconverged": f"{unconverged} of {2 * len(probes.fitted)}",
