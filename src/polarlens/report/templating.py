@@ -66,7 +66,7 @@ def bundle() -> Any:
     import vl_convert
     from markupsafe import Markup
 
-    return Markup(vl_convert.javascript_bundle().replace("</script", "<\\/script"))
+    return Markup(vl_convert.javascript_bundle().replace("</script", "<\\/script"))  # type: ignore[call-arg]
 
 
 def _whole(text: str) -> str:

@@ -40,7 +40,7 @@ def repair_entries(rows: pd.DataFrame, policies: Policies, loss_measure: str) ->
         (str(name), str(layers)): damages(pd.concat([clean, part], ignore_index=True))
         for (name, layers), part in sorted(
             rows[~unrepaired].groupby(["repair", "repair_layers"], sort=True),
-            key=lambda group: (group[0][0], blocks_of(group[0][1])),
+            key=lambda group: (group[0][0], blocks_of(str(group[0][1]))),
         )
     }
     out.cells += _labelled(cell_entries(EXPERIMENT, without, policies, {}), None)

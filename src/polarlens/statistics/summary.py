@@ -173,7 +173,7 @@ def _recoveries(rows: pd.DataFrame, corner: str, setting: Setting) -> dict[str, 
 
 def _refusals(skipped: Sequence[Mapping[str, object]]) -> dict[str, str]:
     """Why C3, C4 and C5 could not be tested, from what was skipped."""
-    about = {("repair", name): (id_,) for name, id_ in repairs.CLAIM_OF.items()}
+    about: dict[tuple[str, str], tuple[str, ...]] = {("repair", name): (id_,) for name, id_ in repairs.CLAIM_OF.items()}
     about |= {("propagation", "propagation"): ("C5",), ("sweep", "task loss"): ("C3", "C4")}
     return {
         id_: f"{one['what']}: {one['why']}"

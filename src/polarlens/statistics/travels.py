@@ -49,7 +49,9 @@ def travel_entries(rows: pd.DataFrame, policies: Policies) -> Entries:
     first = min(rows["layers"].unique(), key=int)
     for key, part in frame.groupby(_NAMED, dropna=False, sort=True):
         named = dict(zip(_NAMED, key, strict=True))
-        travels = {arm: _Travel(named, arm, of_arm, policies) for arm, of_arm in part.groupby("arm", sort=True)}
+        travels = {
+            str(arm): _Travel(named, str(arm), of_arm, policies) for arm, of_arm in part.groupby("arm", sort=True)
+        }
         for travel in travels.values():
             out.cells += travel.curves(CURVES if named["layers"] == first else ("distance",))
         _amplifications(out, named, travels)
@@ -82,7 +84,8 @@ class _Travel:
 
     def values(self, measure: str, block: int) -> pd.DataFrame:
         """(items, seeds), NaN where there is no number."""
-        return self.means.loc[block, measure].unstack("seed").reindex(self.clusters.index)
+        found: pd.DataFrame = self.means.loc[block, measure].unstack("seed")  # type: ignore[union-attr]
+        return found.reindex(self.clusters.index)
 
     def curves(self, measures: Sequence[str]) -> Iterator[dict[str, object]]:
         """A cell per block and measure that there is."""
