@@ -74,8 +74,8 @@ def demo(*arguments):
 
 
 def test(*arguments):
-    """The tests, without those marked `full`."""
-    run(PYTHON, "-m", "pytest", "-m", "not full", *arguments)
+    """The tests, without those marked `full`, on two processes."""
+    run(PYTHON, "-m", "pytest", "-m", "not full", "-n", "2", "--dist", "loadgroup", *arguments)
 
 
 def test_full(*arguments):

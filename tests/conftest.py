@@ -15,10 +15,18 @@ if TYPE_CHECKING:
     from polarlens.models import LanguageModel
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With several workers, a file stays on one, and so does the real model, which is slow to load."""
+    for item in items:
+        real = "smollm2" in getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group("smollm2" if real else item.path.name))
+
+
 @pytest.fixture(autouse=True)
 def _threads(request: pytest.FixtureRequest) -> None:
     """Two threads for the real model; tiny ones only wait for a second thread."""
-    torch.set_num_threads(2 if "smollm2" in request.fixturenames else 1)
+    alone = "PYTEST_XDIST_WORKER" not in os.environ
+    torch.set_num_threads(2 if alone and "smollm2" in request.fixturenames else 1)
 
 
 @pytest.fixture(scope="session")

@@ -67,7 +67,7 @@ def test_pip_runs_once_and_again_when_what_it_reads_changes(
 
 def test_arguments_after_the_task_reach_the_program(tasks: ModuleType) -> None:
     tasks.main(["test", "-k", "layers"])
-    assert tasks.ran[-1][1:] == ["-m", "pytest", "-m", "not full", "-k", "layers"]
+    assert tasks.ran[-1][1:] == ["-m", "pytest", "-m", "not full", "-n", "2", "--dist", "loadgroup", "-k", "layers"]
     tasks.main(["test-full"])
     assert "not full" not in tasks.ran[-1]
 
