@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from functools import partial
 
 import numpy as np
@@ -124,3 +125,33 @@ def test_other_text_does_not_count_as_held_out(made, tmp_path):
     (tmp_path / "other.txt").write_text("some other words in a line\n\n" * 20_000)
     with pytest.raises(UsageError, match="not the text that the twins were trained on"):
         write_cards(made / "out", read_corpus([tmp_path / "other.txt"]), ())
+
+
+def test_pairs_from_other_seeds_stand_in_the_card(made, tmp_path, monkeypatch):
+    further = tmp_path / "seed7"
+    shutil.copytree(made / "out", further)
+    record = json.loads((further / "twin-layernorm" / "training.json").read_text())
+    record["recipe"] |= {"seed": 7, "steps": 1}
+    (further / "twin-layernorm" / "training.json").write_text(json.dumps(record))
+    found = json.loads((further / "evaluation.json").read_text())
+    monkeypatch.setattr(evaluation, "evaluate", lambda *_: found)  # measured above; here the card is the matter
+    corpus = read_corpus([made / "text.txt"])
+    shutil.copytree(made / "out", tmp_path / "out")
+    write_cards(tmp_path / "out", corpus, (), [further])
+    card = (tmp_path / "out" / "twin-rmsnorm" / "README.md").read_text()
+    (line,) = (line for line in card.splitlines() if line.startswith("| 7 | 1 | "))
+    held_out = found["held_out"]
+    assert f"{held_out['nll']['layernorm']['mean']:.3f} [" in line.split("|")[3]
+    assert f" {held_out['difference']['mean']:+.4f} [" in line.split("|")[4]
+    (pair,) = json.loads((tmp_path / "out" / "evaluation.json").read_text())["further_pairs"]
+    assert (pair["seed"], pair["steps"], pair["held_out"]) == (7, 1, held_out)
+
+    record["recipe"]["width"] = 48
+    (further / "twin-layernorm" / "training.json").write_text(json.dumps(record))
+    with pytest.raises(UsageError, match="differs in more than its seed and its steps"):
+        write_cards(tmp_path / "out", corpus, (), [further])
+    record["recipe"]["width"] = 24
+    (further / "twin-layernorm" / "training.json").write_text(json.dumps(record))
+    (further / "evaluation.json").unlink()
+    with pytest.raises(UsageError, match="not evaluated"):
+        write_cards(tmp_path / "out", corpus, (), [further])

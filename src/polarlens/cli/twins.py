@@ -40,6 +40,9 @@ def evaluate(
     folder: Annotated[str, typer.Argument(metavar="DIR", help="What `twins train --out` wrote.")],
     text: Corpus = None,
     pairs: PairFiles = None,
+    beside: Annotated[
+        Texts, option("--beside", "DIR", "Evaluated pairs from other seeds, told beside; several times.")
+    ] = None,
 ) -> int:
     """Measure twins on held-out text and pairs, and write their cards anew."""
     from polarlens.twins.cards import write_cards
@@ -47,5 +50,5 @@ def evaluate(
 
     if not text:
         raise UsageError("no text is named", where="--text", fix="Give the text that the twins were trained on.")
-    write_cards(Path(folder), read_corpus(text), pairs or ())
+    write_cards(Path(folder), read_corpus(text), pairs or (), beside or ())
     return 0

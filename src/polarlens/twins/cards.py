@@ -10,22 +10,28 @@ from polarlens.rows.store import write_json, written_whole
 from polarlens.twins.corpus import Corpus
 from polarlens.twins.recipe import NORMS, Norm, name_of
 
+OWN = ("seed", "steps")  # of a further pair's recipe
 TRAINING, EVALUATION, CARD = "training.json", "evaluation.json", "README.md"
+AGREEMENT = "regular_plural_subject_verb_agreement_1"
 CLASSES: Mapping[Norm, str] = {
     "layernorm": "`StableLmForCausalLM` with LayerNorm whose biases are frozen at 0",
     "rmsnorm": "`LlamaForCausalLM` with RMSNorm",
 }
 
 
-def write_cards(folder: Path, corpus: Corpus, pair_files: Sequence[str | Path]) -> None:
+def write_cards(
+    folder: Path, corpus: Corpus, pair_files: Sequence[str | Path], further: Sequence[str | Path] = ()
+) -> None:
     """Evaluate both twins in `folder` and write `evaluation.json` there and a card into each twin's folder.
 
-    Raises UsageError when the folder holds no twins, or other text than they were trained on is given: what they were
-    trained on would then count as held out.
+    further: folders of evaluated pairs from other seeds, told beside these. Raises UsageError when a folder holds no
+    twins, when a further pair differs in more than its seed and its number of steps, or when other text than they were
+    trained on is given: what they were trained on would then count as held out.
     """
     from polarlens.twins.evaluation import evaluate
 
     training = {norm: _training(folder / name_of(norm)) for norm in NORMS}
+    pairs = [_further(Path(each), training[NORMS[0]]) for each in further]
     for norm, record in training.items():
         if record["text"]["sha256"] != corpus.digest:
             raise UsageError(
@@ -33,7 +39,7 @@ def write_cards(folder: Path, corpus: Corpus, pair_files: Sequence[str | Path]) 
                 where=str(folder / name_of(norm)),
                 fix=f"Give the files {', '.join(record['text']['files'])}.",
             )
-    found = evaluate(folder, corpus, pair_files)
+    found = evaluate(folder, corpus, pair_files) | ({"further_pairs": pairs} if pairs else {})
     write_json(folder / EVALUATION, found)
     for norm in NORMS:
         with written_whole(folder / name_of(norm) / CARD) as file:
@@ -47,6 +53,21 @@ def _training(folder: Path) -> dict[str, Any]:
         fix = "Give the folder that `polarlens twins train --out` wrote."
         raise UsageError("there is no twin here", where=str(folder), fix=fix) from None
     return record
+
+
+def _further(folder: Path, training: Mapping[str, Any]) -> dict[str, Any]:
+    """What the card tells of a pair from another seed: `seed`, `steps`, and its own `evaluation.json`."""
+    other = _training(folder / name_of(NORMS[0]))
+    same = [{key: value for key, value in one["recipe"].items() if key not in OWN} for one in (training, other)]
+    if same[0] != same[1] or training["text"]["sha256"] != other["text"]["sha256"]:
+        fix = "Give pairs that `polarlens twins train` made from the same text with another --seed."
+        raise UsageError("this pair differs in more than its seed and its steps", where=str(folder), fix=fix)
+    try:
+        found = json.loads((folder / EVALUATION).read_text("utf-8"))
+    except (OSError, ValueError):
+        fix = "Run `polarlens twins evaluate` on it first."
+        raise UsageError("this pair is not evaluated", where=str(folder), fix=fix) from None
+    return {key: other["recipe"][key] for key in OWN} | {key: found[key] for key in ("held_out", "generated", "files")}
 
 
 def card(norm: Norm, training: Mapping[str, Any], found: Mapping[str, Any]) -> str:
@@ -112,7 +133,7 @@ LayerNorm minus RMSNorm: {held_out["difference"]["mean"]:+.4f} [{low:+.4f}, {hig
 | accuracy, % | pairs | {name_of(norm)} | {name_of(other)} |
 |---|---|---|---|
 {accuracies}
-
+{_other_seeds(found.get("further_pairs", ()))}
 The same numbers again, from these weights: `polarlens twins evaluate DIR --text PATH --pairs FILE`.
 """
 
@@ -120,6 +141,34 @@ The same numbers again, from these weights: `polarlens twins evaluate DIR --text
 def _nats(entry: Mapping[str, Any]) -> str:
     low, high = entry["ci95"]
     return f"{entry['mean']:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def _other_seeds(pairs: Sequence[Mapping[str, Any]]) -> str:
+    """The section on pairs from other seeds; empty without any."""
+    if not pairs:
+        return ""
+    lines = []
+    for pair in pairs:
+        held_out, generated, files = pair["held_out"], pair["generated"], pair["files"]
+        low, high = held_out["difference"]["ci95"]
+        shown = [generated[norm]["all subject-verb agreement"]["mean"] for norm in NORMS]
+        shown += [files[AGREEMENT][norm]["mean"] for norm in NORMS] if AGREEMENT in files else []
+        accuracies = [f"{a:.1f} / {b:.1f}" for a, b in zip(shown[::2], shown[1::2], strict=True)]
+        lines.append(
+            f"| {pair['seed']} | {pair['steps']:,} | {' / '.join(_nats(held_out['nll'][norm]) for norm in NORMS)} "
+            f"| {held_out['difference']['mean']:+.4f} [{low:+.4f}, {high:+.4f}] | {' | '.join([*accuracies, ''][:2])} |"
+        )
+    rows = "\n".join(lines)
+    return f"""
+## Other seeds
+
+Pairs trained on the same text from other seeds, not shipped; LayerNorm first. What differs between seeds tells how much
+of a difference between the two norms may be the seed's.
+
+| seed | steps | held-out nats per token | LayerNorm minus RMSNorm | generated agreement, % | BLiMP regular 1, % |
+|---|---|---|---|---|---|
+{rows}
+"""
 
 
 def _points(entry: Mapping[str, Any]) -> str:
