@@ -23,7 +23,7 @@ from polarlens.models.tokens import resolve_bos
 from polarlens.perturbation import MATCHED
 from polarlens.protocol.layers import parse_layers
 from polarlens.protocol.prepared import BATCH_TOKENS
-from polarlens.protocol.sweep import STACK
+from polarlens.protocol.bench import STACK
 from polarlens.statistics.precision import components, design
 
 ARMS, SIGNS = ("angular", "magnitude"), (1, -1)

@@ -31,7 +31,7 @@ from polarlens.models.tokens import resolve_bos
 from polarlens.perturbation import ARMS, PAPER, coins, displace, gaussian, norms
 from polarlens.protocol.layers import parse_layers
 from polarlens.protocol.prepared import BATCH_TOKENS
-from polarlens.protocol.sweep import STACK
+from polarlens.protocol.bench import STACK
 from sweep import nll_of, timed
 
 DELTA = 0.1
