@@ -21,9 +21,9 @@ from polarlens.engine.encoding import encode_texts
 from polarlens.engine.engine import Engine
 from polarlens.models.tokens import resolve_bos
 from polarlens.perturbation import MATCHED
+from polarlens.protocol.bench import STACK
 from polarlens.protocol.layers import parse_layers
 from polarlens.protocol.prepared import BATCH_TOKENS
-from polarlens.protocol.bench import STACK
 from polarlens.statistics.precision import components, design
 
 ARMS, SIGNS = ("angular", "magnitude"), (1, -1)

@@ -29,9 +29,9 @@ from polarlens.models import ATTENTION, MLP, PRE_ATTENTION_NORM, PRE_MLP_NORM
 from polarlens.models.attention import apply_weights, attention_by, weights_of
 from polarlens.models.tokens import resolve_bos
 from polarlens.perturbation import ARMS, PAPER, coins, displace, gaussian, norms
+from polarlens.protocol.bench import STACK
 from polarlens.protocol.layers import parse_layers
 from polarlens.protocol.prepared import BATCH_TOKENS
-from polarlens.protocol.bench import STACK
 from sweep import nll_of, timed
 
 DELTA = 0.1

@@ -8,6 +8,7 @@ from engine.made import TEXTS, condition, engine_of
 from polarlens.engine.batching import make_batch
 from polarlens.engine.fitting import fitting
 from polarlens.engine.repair import clean_activations, planned, repaired
+from polarlens.engine.suffix import hidden_of
 from polarlens.models import LanguageModel
 from tiny import tiny
 
@@ -79,7 +80,7 @@ def test_memory_of_the_clean_activations_does_not_grow_with_conditions():
     _, kept = clean_activations(engine_of(lm, (0,)), batch, plans)
     tokens = batch.ids.numel()
     assert len(kept.outputs) == 8  # attention, MLP and two norms in two blocks
-    assert all(t.numel() == tokens * lm.width for t in kept.outputs.values())
+    assert all(hidden_of(t).numel() == tokens * lm.width for t in kept.outputs.values())
     assert all(s.value.numel() == tokens for s in kept.scales.values())
     assert len(kept.scales) == 5
     assert all(h.query.numel() + h.key.numel() + h.value.numel() == tokens * lm.width * 2 for h in kept.heads.values())

@@ -397,3 +397,28 @@ def test_layers_by_default_and_the_first_perturbed_one_among_others():
     assert plan.layers == (1, 2)
     assert {place.layer for place in plan.places} == {2}
     assert planned("final-norm-scale", (), anatomy, (2,)).places == (Place(None, "scale of the final norm output"),)
+
+
+def test_what_a_repair_does_not_change_or_need_is_not_run():
+    """A repaired pass starts below its lowest layer; modules whose output is put back are not run."""
+    lm, calls = model("llama"), set()
+    names = {"q_proj": "attention", "gate_proj": "mlp", "input_layernorm": "norm"}
+    for n, block in enumerate(lm.blocks):
+        for path, module in block.named_modules():
+            if part := names.get(path.rpartition(".")[2]):
+                module.register_forward_pre_hook(lambda *_, key=(n, part): calls.add(key))
+    engine, batch, last = engine_of(lm, (0, 1)), make_batch(TEXTS, has_bos=True), LAYERS - 1
+    for name, runs in (
+        ("final-norm-scale", set()),
+        ("attention", {(last, "norm"), (last, "mlp")}),
+        ("attention+mlp", {(last, "norm")}),
+        ("attention-values", {(last, part) for part in names.values()}),
+    ):
+        repair = planned(name, (last,), lm.anatomy, (0, 1))
+        clean, kept = clean_activations(engine, batch, [repair])
+        ran = []
+        calls.clear()
+        for _ in repaired(engine, batch, clean, kept, [condition("angular", 0.3)], [repair], 10_000):
+            ran.append(set(calls))
+            calls.clear()
+        assert ran == [{(n, part) for n in range(1, LAYERS) for part in names.values()}, runs]

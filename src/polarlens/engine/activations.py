@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
+from polarlens.engine.suffix import detached
 from polarlens.models.anatomy import Anatomy, Block
 from polarlens.models.attention import AttentionFunction, plain
 from polarlens.models.hooks import first_input, first_tensor, hooked
@@ -50,11 +51,11 @@ class Heads:
 class Activations:
     """Clean activations of one batch of B rows, on the devices they were computed on.
 
-    outputs: what the site's module returned, (B, T, d) or flattened. residuals: what that holds besides the
-    contribution, in families whose modules add the stream themselves. heads: by layer.
+    outputs: what the site's module returned: (B, T, d) or flattened, or a tuple that starts with it. residuals: what
+    that holds besides the contribution, in families whose modules add the stream themselves. heads: by layer.
     """
 
-    outputs: dict[Place, Tensor] = field(default_factory=dict)
+    outputs: dict[Place, Any] = field(default_factory=dict)
     residuals: dict[Place, Tensor] = field(default_factory=dict)
     scales: dict[Place, Scale] = field(default_factory=dict)
     heads: dict[int, Heads] = field(default_factory=dict)
@@ -116,9 +117,7 @@ def recording(anatomy: Anatomy, places: Iterable[Place], into: Activations) -> I
         if place.site in SCALES:
             into.scales[place] = _scale(anatomy.norm_kind, norm, first_input(args, kwargs))
             return
-        raw = first_tensor(output)
-        assert raw is not None
-        into.outputs[place] = raw.clone()  # Falcon writes into what its MLP returned
+        into.outputs[place] = detached(output)
         residual = streams[place.layer].residual(place.site) if place.layer is not None else None
         if residual is not None:
             into.residuals[place] = residual.clone()

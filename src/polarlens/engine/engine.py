@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from polarlens.engine.batching import Batch
+from polarlens.engine.checkpoints import Checkpoint
 from polarlens.engine.conditions import Condition, Protocol, eligible
 from polarlens.engine.outcome import Clean, Outcome, Realised
 from polarlens.engine.scoring import log_probabilities, only_positions, score
 from polarlens.engine.stack import Stack, draw_order, unmoved
 from polarlens.engine.stopwatch import Stopwatch
-from polarlens.engine.suffix import Edit, captured, edited, hidden_of, started_at
+from polarlens.engine.suffix import Edit, captured, detached, edited, hidden_of, started_at
 from polarlens.errors import NumericalError
 from polarlens.models.hooks import with_first
 from polarlens.perturbation import norms
@@ -49,12 +50,9 @@ class Engine:
         measured: dict[int, Tensor] = {}
 
         def keep(layer: int, output: Any) -> None:
-            hidden = hidden_of(output)
             if layer == layers[0]:
-                # Cloned, since some blocks write into their output; nothing reads a tuple's other elements.
-                rest = (None,) * (len(output) - 1) if isinstance(output, tuple) else ()
-                outputs[layer] = (hidden.clone(), *rest) if isinstance(output, tuple) else hidden.clone()
-            measured[layer] = norms(hidden).cpu()
+                outputs[layer] = detached(output)
+            measured[layer] = norms(hidden_of(output)).cpu()
 
         with self.watch.stage("clean", "head"), captured(self.lm.blocks, layers, keep), hooks or nullcontext():
             logits = self._logits(batch, 1)
@@ -66,7 +64,8 @@ class Engine:
         """The delta = 0 control: both arms' code applied with nothing asked, in one pass of the clean pass's shape."""
         nothing = partial(unmoved, protocol=self.protocol, batch=batch)
         edits = {n: partial(nothing, layer=n) for n in self.protocol.layers}
-        nll, kl = self._score(self._suffix(batch, clean, 1, edits), batch, 1, clean)
+        logits = self._suffix(batch, 1, self.protocol.layers[0], _repeated(clean.output, 1), edits)
+        nll, kl = self._score(logits, batch, 1, clean)
         chosen = eligible(batch, "all", clean.norms).sum(-1).numpy()
         return _outcome(batch, nll[0], None if kl is None else kl[0], chosen, chosen * 0, Realised.nothing(batch.shape))
 
@@ -84,10 +83,15 @@ class Engine:
         for start in range(0, len(ordered), copies):
             yield Stack(self.lm, self.protocol, batch, clean, ordered[start : start + copies], self.watch)
 
-    def run(self, batch: Batch, clean: Clean, stack: Stack, hooks: Hooks | None = None) -> list[Outcome]:
-        """The outcome of each condition of a stack, with further `hooks` on the model while it runs."""
+    def run(
+        self, batch: Batch, clean: Clean, stack: Stack, hooks: Hooks | None = None, start: Checkpoint | None = None
+    ) -> list[Outcome]:
+        """The outcome of each condition of a stack, with further `hooks` on the model while it runs.
+
+        start: where an earlier pass over the stack stood, to go on from there.
+        """
         copies = len(stack.conditions)
-        nll, kl = self._score(self.states(batch, clean, stack, hooks), batch, copies, clean)
+        nll, kl = self._score(self.states(batch, clean, stack, hooks, start=start), batch, copies, clean)
         return [
             _outcome(
                 batch, nll[k], None if kl is None else kl[k], stack.chosen[k].sum(-1).numpy(),
@@ -97,32 +101,45 @@ class Engine:
         ]  # fmt: skip
 
     def states(
-        self, batch: Batch, clean: Clean, stack: Stack, hooks: Hooks | None = None, *, logits: bool = True
+        self,
+        batch: Batch,
+        clean: Clean,
+        stack: Stack,
+        hooks: Hooks | None = None,
+        *,
+        start: Checkpoint | None = None,
+        logits: bool = True,
     ) -> Tensor:
         """One perturbed pass: (K·N, V) logits at the scored positions; none are computed unless `logits`."""
-        stack.restart()
-        edits = {layer: partial(stack.edit, layer=layer) for layer in self.protocol.layers}
-        return self._suffix(batch, clean, len(stack.conditions), edits, hooks, logits=logits)
+        layers, copies = self.protocol.layers, len(stack.conditions)
+        if start is None:
+            stack.restart()
+            first, output = layers[0], _repeated(clean.output, copies)
+        else:
+            first, output = start.layer, start.resume(stack)
+            layers = tuple(layer for layer in layers if layer > first)
+        edits = {layer: partial(stack.edit, layer=layer) for layer in layers}
+        return self._suffix(batch, copies, first, output, edits, hooks, logits=logits)
 
     def unperturbed(self, batch: Batch, clean: Clean, hooks: Hooks) -> None:
         """A clean pass from the first perturbed block on, only for what the `hooks` see."""
-        self._suffix(batch, clean, 1, {}, hooks, logits=False)
+        self._suffix(batch, 1, self.protocol.layers[0], _repeated(clean.output, 1), {}, hooks, logits=False)
 
     def _suffix(
         self,
         batch: Batch,
-        clean: Clean,
         copies: int,
+        first: int,
+        output: Any,
         edits: Mapping[int, Edit],
         hooks: Hooks | None = None,
         *,
         logits: bool = True,
     ) -> Tensor:
-        state = hidden_of(clean.output)
-        output = with_first(clean.output, state.repeat(copies, *[1] * (state.dim() - 1)))
+        """A pass over `copies` copies of the batch in which block `first` returns `output`, as `_logits`."""
         with ExitStack() as entered:
             entered.enter_context(self.watch.stage("suffix", "head", "perturb", "draw"))
-            entered.enter_context(started_at(self.lm.blocks, self.protocol.layers[0], output))
+            entered.enter_context(started_at(self.lm.blocks, first, output))
             entered.enter_context(edited(self.lm.blocks, edits))
             entered.enter_context(hooks or nullcontext())
             return self._logits(batch, copies, wanted=logits)
@@ -163,6 +180,12 @@ class Engine:
                 where=f"{self.lm.name}, item {batch.sequences[row].item}, token {token}",
                 fix="Run in float32, or with a smaller delta.",
             )
+
+
+def _repeated(output: Any, copies: int) -> Any:
+    """What a block returned for a batch, for `copies` copies of it."""
+    state = hidden_of(output)
+    return with_first(output, state.repeat(copies, *[1] * (state.dim() - 1)))
 
 
 def _outcome(batch: Batch, nll: Tensor, kl: Tensor | None, chosen: Any, infeasible: Any, realised: Realised) -> Outcome:

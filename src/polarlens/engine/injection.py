@@ -1,7 +1,7 @@
 """Putting clean activations back into a pass over K copies of the batch they come from."""
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -18,8 +18,9 @@ from polarlens.engine.activations import (
     source_of,
     streams_of,
 )
+from polarlens.engine.suffix import forward_replaced, hidden_of
 from polarlens.models.attention import AttentionFunction, attention_by, plain
-from polarlens.models.hooks import first_input, first_tensor, hooked, with_first
+from polarlens.models.hooks import first_input, hooked, with_first
 from polarlens.models.language_model import LanguageModel
 from polarlens.models.norms import statistic
 from polarlens.models.sites import PATTERN
@@ -30,20 +31,23 @@ def injecting(lm: LanguageModel, places: Iterable[Place], clean: Activations) ->
     """Hold the activations at `places` at their clean values in every pass while the context is open.
 
     A contribution is put back as what the module returned in the clean pass, plus how the stream that the module adds
-    to it has changed since; so equal streams give equal bits.
+    to it has changed since; so equal streams give equal bits. A module that adds no stream is not run at all.
     """
     anatomy, places = lm.anatomy, list(places)
     outside = [place for place in places if place.site not in HEADS]
     inside = [place for place in places if place.site in HEADS]
     streams = streams_of(anatomy, outside)
 
+    def instead(place: Place, *args: Any, **kwargs: Any) -> Any:
+        x, kept = first_input(args, kwargs), clean.outputs[place]
+        assert x is not None
+        return with_first(kept, _tiled(hidden_of(kept), like=x))
+
     def replace(place: Place, _: nn.Module, __: tuple[Any, ...], output: Any) -> Any:
-        hidden, kept = first_tensor(output), clean.outputs[place]
-        assert hidden is not None
-        raw = _tiled(kept, like=hidden)
-        residual = streams[place.layer].residual(place.site) if place.layer is not None else None
-        if residual is not None:
-            raw = raw + (residual - _tiled(clean.residuals[place], like=residual)).reshape(raw.shape)
+        residual = streams[place.layer].residual(place.site)
+        assert residual is not None
+        raw = _tiled(hidden_of(clean.outputs[place]), like=hidden_of(output))
+        raw = raw + (residual - _tiled(clean.residuals[place], like=residual)).reshape(raw.shape)
         return with_first(output, raw)
 
     def rescale(place: Place, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> Tensor:
@@ -60,13 +64,18 @@ def injecting(lm: LanguageModel, places: Iterable[Place], clean: Activations) ->
             source = source_of(anatomy, place)
             if place.site in SCALES:
                 yield partial(source.register_forward_hook, partial(rescale, place), with_kwargs=True)
-            else:
+            elif place in clean.residuals:
                 yield partial(source.register_forward_hook, partial(replace, place))
         for stream in streams.values():
             yield from stream.registrations()
 
-    attention = attention_by(lm.hf, _attention(lm, inside, clean)) if inside else nullcontext()
-    with hooked(registrations()), attention:
+    with ExitStack() as entered:
+        for place in outside:
+            if place in clean.outputs and place not in clean.residuals:
+                entered.enter_context(forward_replaced(source_of(anatomy, place), partial(instead, place)))
+        entered.enter_context(hooked(registrations()))
+        if inside:
+            entered.enter_context(attention_by(lm.hf, _attention(lm, inside, clean)))
         yield
 
 

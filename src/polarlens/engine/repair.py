@@ -24,6 +24,7 @@ from polarlens.engine.activations import (
     recording_heads,
 )
 from polarlens.engine.batching import Batch
+from polarlens.engine.checkpoints import Checkpoint, checkpoints
 from polarlens.engine.conditions import Condition
 from polarlens.engine.engine import Engine
 from polarlens.engine.injection import injecting
@@ -135,10 +136,21 @@ def repaired(
 ) -> Iterator[tuple[Condition, Repair | None, Outcome]]:
     """Outcomes of every condition without a repair (None) and under each, all with the same draws.
 
-    At most `tokens` padded tokens are run at once.
+    At most `tokens` padded tokens are run at once. A repaired pass starts where it leaves the one without a repair;
+    memory: one state per token of a stack for each such block.
     """
+    lm, first = engine.lm, engine.protocol.layers[0]
+    starts = {repair: _last_unchanged(repair, lm.n_layers) for repair in repairs}
     for stack in engine.stacks(batch, clean, conditions, tokens):
-        for repair in (None, *repairs):
-            hooks = None if repair is None else injecting(engine.lm, repair.places, kept)
-            for condition, outcome in zip(stack.conditions, engine.run(batch, clean, stack, hooks), strict=True):
+        reached: dict[int, Checkpoint] = {}
+        keep = checkpoints(lm.blocks, {n for n in starts.values() if n > first}, stack, reached)
+        passes = [(None, keep, None), *((r, injecting(lm, r.places, kept), n) for r, n in starts.items())]
+        for repair, hooks, start in passes:
+            outcomes = engine.run(batch, clean, stack, hooks, None if start is None else reached.get(start))
+            for condition, outcome in zip(stack.conditions, outcomes, strict=True):
                 yield condition, repair, outcome
+
+
+def _last_unchanged(repair: Repair, n_layers: int) -> int:
+    """The last block whose output is that of the pass without the repair."""
+    return min((n_layers if place.layer is None else place.layer for place in repair.places), default=n_layers) - 1

@@ -23,6 +23,12 @@ def hidden_of(output: Any) -> Tensor:
     return hidden
 
 
+def detached(output: Any) -> Any:
+    """A copy of what a block returned: cloned, since some blocks write into it; nothing reads a tuple's other parts."""
+    hidden = hidden_of(output).clone()
+    return (hidden, *(None,) * (len(output) - 1)) if isinstance(output, tuple) else hidden
+
+
 @contextmanager
 def captured(blocks: nn.ModuleList, layers: Many[int], keep: Callable[[int, Any], None]) -> Iterator[None]:
     """Call `keep(layer, output)` with the raw output of each block in `layers`, before any other hook sees it."""
@@ -49,7 +55,8 @@ def edited(blocks: nn.ModuleList, edits: Mapping[int, Edit]) -> Iterator[None]:
 
 
 @contextmanager
-def _forward_replaced(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
+def forward_replaced(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
+    """Let `module` compute `forward` instead of its own while the context is open; its hooks stay."""
     own = module.__dict__.get("forward")  # accelerate puts a forward on the instance
     module.forward = forward
     try:
@@ -78,6 +85,6 @@ def started_at(blocks: nn.ModuleList, layer: int, output: Any) -> Iterator[None]
 
     with ExitStack() as stack:
         for below in range(layer):
-            stack.enter_context(_forward_replaced(blocks[below], skip))
-        stack.enter_context(_forward_replaced(blocks[layer], resume))
+            stack.enter_context(forward_replaced(blocks[below], skip))
+        stack.enter_context(forward_replaced(blocks[layer], resume))
         yield
