@@ -2,14 +2,15 @@
 
 from polarlens.probing.alignment import AlignedTree, AlignedTrees, align_trees
 from polarlens.probing.extraction import default_blocks
-from polarlens.probing.probes import ProbeResult, Probes, probe
+from polarlens.probing.probe import Probed, probe
+from polarlens.probing.probes import Probes
 from polarlens.probing.representations import REPRESENTATIONS
 
 __all__ = [
     "REPRESENTATIONS",
     "AlignedTree",
     "AlignedTrees",
-    "ProbeResult",
+    "Probed",
     "Probes",
     "align_trees",
     "default_blocks",

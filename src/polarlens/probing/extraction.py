@@ -16,6 +16,7 @@ from torch import Tensor
 from polarlens.engine.batching import Batch, batches
 from polarlens.engine.conditions import Condition
 from polarlens.engine.engine import Engine
+from polarlens.engine.outcome import Realised
 from polarlens.engine.scoring import only_positions
 from polarlens.errors import SiteError
 from polarlens.models.hooks import first_input, first_tensor, hooked
@@ -74,8 +75,10 @@ def clean_states(
 def perturbed_states(
     engine: Engine, trees: Many[AlignedTree], condition: Condition, clean: States,
     *, has_bos: bool, batch_tokens: int = 2048, memory: int = MEMORY,
-) -> States:  # fmt: skip
+) -> tuple[States, list[Realised]]:  # fmt: skip
     """The states of the same words under a condition, at the probed blocks from the first perturbed one on.
+
+    With it what each pass realised, batch by batch.
 
     clean: of the same trees; its norms stand for the blocks below, which the perturbation does not reach. Raises
     SiteError when the last block is perturbed in a model whose final norm was not verified.
@@ -87,15 +90,15 @@ def perturbed_states(
     pool = _Pool(lm, trees, blocks, tuple(clean.states), memory)
     for pooling, norms in pool.result.norms.items():
         norms[:, : layers[0] + 1] = clean.norms[pooling][:, : layers[0] + 1]
+    realised = []
     for batch in batches([tree.encoded for tree in trees], batch_tokens, has_bos=has_bos):
         one = replace(  # the head runs on one position, whatever it says
             batch, scored=torch.zeros(1, dtype=torch.int64), targets=batch.ids[0, :1], row_of=batch.ids[0, :1] * 0
         )
         cleaned = engine.clean(one)
         with pool.reading(batch, layers[0]):
-            for _ in engine.perturbed(one, cleaned, [condition], batch_tokens):
-                pass
-    return pool.result
+            realised += [outcome.realised for _, outcome in engine.perturbed(one, cleaned, [condition], batch_tokens)]
+    return pool.result, realised
 
 
 def rows_of(states: States, chosen: BoolArray) -> States:

@@ -1,6 +1,8 @@
 """Fitting the probes: multinomial logistic regression and ridge regression, the penalty chosen on the dev words."""
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,9 +51,7 @@ def classifier(
     best, best_accuracy, converged = None, -1.0, True
     for penalty in penalties:
         model.set_params(C=1.0 / (penalty * len(codes)))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what did not converge is counted
-            model.fit(x, codes)
+        model.fit(x, codes)
         converged &= bool(model.n_iter_.max() < MAX_ITERATIONS)
         weights = np.column_stack([model.coef_, model.intercept_]).astype(np.float32)
         if len(classes) == 2:  # one row of log-odds
@@ -113,6 +113,21 @@ class Ridge:
 def chosen(fits: list[Regression], c: Array, x: Features, y: Array) -> Regression:
     """The fit with the least squared error on the dev words (of equals the first)."""
     return min(fits, key=lambda fit: float(((y - fit.predict(c, x)) ** 2).sum()))
+
+
+@contextmanager
+def fitting() -> Iterator[None]:
+    """While open, linear algebra runs on the thread that calls it, so that sums have one order whatever the machine.
+
+    A classifier that did not converge says so in `converged` and gives no warning. To be opened outside of threads,
+    since filters of warnings belong to the process.
+    """
+    from sklearn.exceptions import ConvergenceWarning
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
 
 
 def majority(labels: npt.NDArray[np.object_]) -> object:

@@ -9,33 +9,25 @@ Rows
 One per held-out sentence, block, representation, target, metric and pooling, with `score` and `weight` as sums over
 the sentence's words: the metric is sum(score) / sum(weight) (see `scores`), a fraction. The same sentences carry the
 same weights under every representation, so differences and gains are paired, and every value, interval and claim is
-rebuilt from rows alone. Clean rows have no `after_arm`; rows after a perturbation name it, and its condition. Baselines
-do not depend on a state: representation `majority` (accuracy of the most frequent part of speech), `confounds` and
-`confounds+upos` (r2 of these alone), without block and pooling.
+rebuilt from rows alone. Clean rows have no `after_arm`; rows after a perturbation name it, and its condition, and read
+`READ_AFTER` alone. Baselines do not depend on a state: representation `majority` (accuracy of the most frequent part of
+speech), `confounds` and `confounds+upos` (r2 of these alone), without block and pooling.
 """
 
-from collections import Counter
 from collections.abc import Sequence as Many
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import torch
 
-from polarlens.engine.conditions import Condition, Protocol
-from polarlens.errors import UsageError
+from polarlens.engine.conditions import Condition
 from polarlens.probing import scores
-from polarlens.probing.alignment import AlignedTrees
-from polarlens.probing.extraction import (
-    MEMORY,
-    POOLINGS,
-    States,
-    clean_states,
-    default_blocks,
-    perturbed_states,
-    rows_of,
-)
+from polarlens.probing.extraction import States
 from polarlens.probing.fits import (
     CLASS_PENALTIES,
     RIDGE_PENALTIES,
@@ -44,18 +36,19 @@ from polarlens.probing.fits import (
     Ridge,
     chosen,
     classifier,
+    fitting,
     majority,
 )
-from polarlens.probing.representations import REPRESENTATIONS, Entered
+from polarlens.probing.representations import REPRESENTATIONS, Entered, Features
 from polarlens.probing.split import split
-from polarlens.probing.words import TARGETS, Array, BoolArray, Words, check, confounds, control_labels, words_of
-
-if TYPE_CHECKING:
-    from polarlens.models import LanguageModel
+from polarlens.probing.words import TARGETS, Array, BoolArray, Words, check, confounds, control_labels
 
 Column = npt.NDArray[Any]
 CELL = ("block", "representation", "target", "metric", "pooling")
 BESIDE = {"none": "r2", "confounds": "gain", "confounds+upos": "gain_upos"}
+# After a perturbation: whether what the probe reads is still there, for what the two arms move.
+READ_AFTER = (("upos", "accuracy"), ("depth", "r2"), ("depth", "gain"))
+REPRESENTATIONS_AFTER = ("direction", "norm", "full")
 
 
 @dataclass(frozen=True)
@@ -69,19 +62,6 @@ class Probe:
     tags: Classifier
     control: Classifier
     beside: dict[tuple[str, str], Regression]
-
-
-@dataclass
-class ProbeResult:
-    """Rows (see the module), and counts: sentences and words by part, words left out, fits that did not converge.
-
-    undefined: metrics left out, with the number of cells, because a side does not vary.
-    """
-
-    rows: pd.DataFrame
-    counts: dict[str, int]
-    skipped: Counter[str]
-    undefined: Counter[str] = field(default_factory=Counter)
 
 
 class Probes:
@@ -103,20 +83,32 @@ class Probes:
             for name in ("dataset", "cluster", "item")
         }
         self.fitted: list[Probe] = []
-        self.undefined: Counter[str] = Counter()
 
     def _known(self, target: str, part: str) -> BoolArray:
         return self.parts[part] & self.words.known(target)
 
-    def fit(self, states: States) -> None:
-        """Train on clean states of all words, at every block and pooling that they hold."""
-        for pooling in states.states:
-            for block in states.blocks:
-                at, profile = states.at(block, pooling), states.profile(block, pooling)
-                for name in REPRESENTATIONS:
-                    self.fitted.append(self._fit(block, name, pooling, at, profile))
+    @cached_property
+    def tested(self) -> list[int]:
+        """The held-out sentences that have words, as indices into `words.trees`."""
+        return sorted(set(self.words.sentence[self.parts["test"]].tolist()))
 
-    def _fit(self, block: int, name: str, pooling: str, at: Array, profile: Array) -> Probe:
+    @property
+    def unconverged(self) -> int:
+        """Classifiers whose fit did not converge."""
+        return sum(not fit.converged for probe in self.fitted for fit in (probe.tags, probe.control))
+
+    def fit(self, states: States) -> None:
+        """Train on clean states of all words, at every block and pooling that they hold.
+
+        Every fit runs on one thread and several fits at a time, so that no bit depends on the number of threads.
+        """
+        with fitting(), ThreadPoolExecutor(torch.get_num_threads()) as pool:
+            for pooling in states.states:
+                for block in states.blocks:
+                    at, profile = states.at(block, pooling), states.profile(block, pooling)
+                    self.fitted += pool.map(partial(self._fit, block, pooling, at, profile), REPRESENTATIONS)
+
+    def _fit(self, block: int, pooling: str, at: Array, profile: Array, name: str) -> Probe:
         representation = REPRESENTATIONS[name]
         values = representation.of(at, profile)
         entered = Entered.fitted(values[self.parts["train"]], binned=representation.binned)
@@ -134,6 +126,7 @@ class Probes:
                 beside[target, kind] = chosen(fits, self.confounds[dev], x[dev], y[dev])
         return Probe(block, name, pooling, entered, tags, control, beside)
 
+    @cached_property
     def alone(self) -> dict[tuple[str, str], Regression]:
         """(target, set of confounds) -> the regression on these alone."""
         out = {}
@@ -151,7 +144,7 @@ class Probes:
         guess = majority(self.words.upos[self._known("upos", "train")])
         sums = scores.right(self.words.upos[test] == guess)
         parts.append(self._part(sums, test, target="upos", metric="accuracy", representation="majority"))
-        for (target, kind), fit in self.alone().items():
+        for (target, kind), fit in self.alone.items():
             if kind != "none":
                 test = self._known(target, "test")
                 sums = scores.r2(self.words.numbers(target)[test], fit.predict(self.confounds[test], None))
@@ -159,42 +152,44 @@ class Probes:
         return _frame(parts)
 
     def score(self, states: States, after: Condition | None = None) -> pd.DataFrame:
-        """Rows of the held-out words, at the blocks that `states` (of these words alone) hold."""
+        """Rows of the held-out words, at the blocks and poolings that `states` (of these words alone) hold."""
         parts = []
-        baseline = self.alone()
-        test = self.parts["test"]
         for probe in self.fitted:
-            if probe.block not in states.blocks:
+            if probe.block not in states.blocks or probe.pooling not in states.states:
+                continue
+            if after is not None and probe.representation not in REPRESENTATIONS_AFTER:
                 continue
             at, profile = states.at(probe.block, probe.pooling), states.profile(probe.block, probe.pooling)
             x = probe.entered(REPRESENTATIONS[probe.representation].of(at, profile))
             named = {"block": probe.block, "representation": probe.representation, "pooling": probe.pooling}
-            known = self._known("upos", "test")
-            labelled = x[known[test]]
-            correct = probe.tags.predict(labelled) == self.words.upos[known]
-            control = probe.control.predict(labelled) == self.control[known]
-            for metric, sums in (
-                ("accuracy", scores.right(correct)),
-                ("selectivity", scores.selective(correct, control)),
-            ):
-                parts.append(self._part(sums, known, target="upos", metric=metric, **named))
-            for target in TARGETS[1:]:
+            for target in TARGETS:
                 known = self._known(target, "test")
-                y, c, xs = self.words.numbers(target)[known], self.confounds[known], x[known[test]]
-                for kind, metric in BESIDE.items():
-                    predicted = probe.beside[target, kind].predict(c, xs)
-                    found = {
-                        metric: scores.r2(y, predicted)
-                        if kind == "none"
-                        else scores.gain(y, baseline[target, kind].predict(c, None), predicted)
-                    }
-                    if kind == "none" and (ranks := scores.spearman(y, predicted)) is not None:
-                        found["spearman"] = ranks
-                    elif kind == "none":
-                        self.undefined[f"spearman of {target}: a side does not vary"] += 1
-                    for name, sums in found.items():
-                        parts.append(self._part(sums, known, target=target, metric=name, **named))
+                read = x[known[self.parts["test"]]]
+                found = (
+                    self._tags(probe, known, read) if target == "upos" else self._numbers(probe, target, known, read)
+                )
+                for metric, sums in found.items():
+                    if after is None or (target, metric) in READ_AFTER:
+                        parts.append(self._part(sums, known, target=target, metric=metric, **named))
         return _frame(parts, after)
+
+    def _tags(self, probe: Probe, known: BoolArray, x: Features) -> dict[str, scores.Sums]:
+        correct = probe.tags.predict(x) == self.words.upos[known]
+        control = probe.control.predict(x) == self.control[known]
+        return {"accuracy": scores.right(correct), "selectivity": scores.selective(correct, control)}
+
+    def _numbers(self, probe: Probe, target: str, known: BoolArray, x: Features) -> dict[str, scores.Sums]:
+        y, c = self.words.numbers(target)[known], self.confounds[known]
+        found = {}
+        for kind, metric in BESIDE.items():
+            predicted = probe.beside[target, kind].predict(c, x)
+            if kind == "none":
+                found[metric] = scores.r2(y, predicted)
+                if (ranks := scores.spearman(y, predicted)) is not None:
+                    found["spearman"] = ranks
+            else:
+                found[metric] = scores.gain(y, self.alone[target, kind].predict(c, None), predicted)
+        return found
 
     def _part(self, sums: scores.Sums, known: BoolArray, **named: object) -> dict[str, Column]:
         """Columns with one entry per sentence that has a known word; `sums` of these words."""
@@ -214,41 +209,3 @@ def _frame(parts: Many[dict[str, Column]], after: Condition | None = None) -> pd
     for name in ("sign", "delta", "seed", "policy_id", "positions"):
         rows[name] = None if after is None else getattr(after, name)
     return rows.astype({"sign": "Int8", "seed": "Int64", "delta": "float64"})
-
-
-def probe(
-    lm: "LanguageModel", trees: AlignedTrees, *, has_bos: bool, blocks: tuple[int, ...] | None = None,
-    poolings: Many[str] = POOLINGS, protocol: Protocol | None = None, conditions: Many[Condition] = (),
-    batch_tokens: int = 2048, memory: int = MEMORY, seed: int = 0,
-) -> ProbeResult:  # fmt: skip
-    """Train the probes on a treebank and score its held-out sentences, clean and after each condition.
-
-    blocks: -1 for the embeddings; by default `default_blocks`. protocol: of the conditions; they are applied to the
-    held-out sentences alone, and scored at blocks from the first perturbed one on.
-    """
-    from polarlens.engine.engine import Engine
-
-    blocks = default_blocks(lm.n_layers) if blocks is None else tuple(sorted(set(blocks)))
-    if not blocks or not -1 <= blocks[0] <= blocks[-1] < lm.n_layers:
-        fix = f"Blocks are numbered 0 to {lm.n_layers - 1}, the embeddings -1."
-        raise UsageError(f"no such blocks to probe: {blocks}", where=lm.name, fix=fix)
-    words = words_of(trees.items)
-    probes = Probes(words, seed=seed)
-    states = clean_states(lm, trees.items, blocks, poolings, has_bos=has_bos, batch_tokens=batch_tokens, memory=memory)
-    probes.fit(states)
-    held_out = rows_of(states, probes.parts["test"])
-    frames = [probes.baselines(), probes.score(held_out)]
-    if conditions and protocol is not None:
-        engine = Engine(lm, protocol, kl=False)
-        of_test = sorted(set(words.sentence[probes.parts["test"]].tolist()))
-        tested = [words.trees[s] for s in of_test]
-        for condition in conditions:
-            after = perturbed_states(
-                engine, tested, condition, held_out, has_bos=has_bos, batch_tokens=batch_tokens, memory=memory
-            )
-            if after.blocks:
-                frames.append(probes.score(after, condition))
-    counts = {f"{part}_words": int(chosen_.sum()) for part, chosen_ in probes.parts.items()}
-    counts |= {"sentences": len(words.trees), "unaligned": trees.unaligned, "shared": trees.shared}
-    counts["unconverged"] = sum(not fit.converged for p in probes.fitted for fit in (p.tags, p.control))
-    return ProbeResult(pd.concat(frames, ignore_index=True), counts, trees.skipped, probes.undefined)
