@@ -67,6 +67,8 @@ def run(
     text_filter: Annotated[Text, option("--text-filter", "none|notebook", "Which passages are kept.")] = None,
     max_tokens: Annotated[Text, option("--max-tokens", "N", "Tokens kept of a passage (default 64).")] = None,
     pairs: Annotated[Texts, option("--pairs", "SPEC", "Minimal pairs; may be given several times.")] = None,
+    treebank: Annotated[Text, option("--treebank", "SPEC", "Trees for the probes: .conllu, hub:..., bundled.")] = None,
+    treebank_limit: Annotated[Text, option("--treebank-limit", "N", "Its sentences kept, in place of --limit.")] = None,
     limit: Annotated[Text, option("--limit", "N", "Items kept of each SPEC (default all).")] = None,
     layers: Annotated[
         Text, option("--layers", "SPEC", "8-15, 4,6, middle (default) or each; blocks count from 0.")
@@ -78,7 +80,12 @@ def run(
     bos: Annotated[Text, option("--bos", "auto|none|TOKEN", "What stands before each item.")] = None,
     seeds: Annotated[Text, option("--seeds", "N", "Number of seeds (default 5).")] = None,
     experiments: Annotated[
-        Text, option("--experiments", "LIST", "Of sweep, repair, propagation (these by default), audit, curvature.")
+        Text,
+        option(
+            "--experiments",
+            "LIST",
+            "Of sweep, repair, propagation (these by default), probing (with a treebank), audit, curvature.",
+        ),
     ] = None,
     repair: Annotated[Text, option("--repair", "LIST", "Paths to repair (default all that the model allows).")] = None,
     repair_layers: Annotated[
@@ -97,7 +104,6 @@ def run(
     dry_run: Annotated[Flag, typer.Option("--dry-run", help="Print the plan and stop.")] = None,
     quiet: Annotated[Flag, typer.Option("--quiet", help="No plan, no progress.")] = None,
     as_json: Json = False,
-    treebank: Annotated[Text, _later("--treebank")] = None,
     ci_width: Annotated[Text, _later("--ci-width")] = None,
     executor: Annotated[Text, _later("--executor")] = None,
     ray_address: Annotated[Text, _later("--ray-address")] = None,

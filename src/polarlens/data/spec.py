@@ -14,6 +14,7 @@ DEFAULT_PAIR_SPECS = (
     "hub:nyu-mll/blimp:irregular_plural_subject_verb_agreement_1",
 )
 DEFAULT_PAIR_LIMIT = 100  # of each
+LEAST_TREES = 50  # below this no probe is trained
 
 HUB_PREFIX = "hub:"
 BUNDLED = "bundled"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from polarlens.data.spec import LEAST_TREES
 from polarlens.errors import UsageError
 from polarlens.probing.alignment import AlignedTree
 
@@ -17,7 +18,6 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 TARGETS = ("upos", "depth", "arc_length")
-MIN_SENTENCES = 50
 LAST_POSITION = 30  # words further on share a category
 
 
@@ -85,8 +85,8 @@ def check(words: Words, train: BoolArray, targets: Many[str]) -> None:
     def refuse(what: str, fix: str) -> UsageError:
         return UsageError(what, where="--treebank", fix=fix)
 
-    if (n := len(words.trees)) < MIN_SENTENCES:
-        raise refuse(f"{n} sentences are too few for probes", f"Give {MIN_SENTENCES} or more that fit the window.")
+    if (n := len(words.trees)) < LEAST_TREES:
+        raise refuse(f"{n} sentences are too few for probes", f"Give {LEAST_TREES} or more that fit the window.")
     for target in targets:
         known = words.known(target)
         values: set[Any] = set(words.upos[known] if target == "upos" else words.numbers(target)[known].tolist())

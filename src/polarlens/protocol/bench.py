@@ -10,6 +10,7 @@ from polarlens.engine.conditions import Protocol
 from polarlens.engine.engine import Engine
 from polarlens.perturbation.planes import Reference
 from polarlens.perturbation.policy import Policy
+from polarlens.probing import Probed, probe
 from polarlens.protocol.config import RunConfig, Task
 from polarlens.protocol.layers import format_layers
 from polarlens.protocol.plan import Unit
@@ -35,7 +36,14 @@ class Bench:
     @cached_property
     def tasks(self) -> dict[Task, TaskData]:
         """The tasks that have data."""
-        return {task.task: task for task in self.prepared.tasks}
+        return {task.task: task for task in self.prepared.data}
+
+    @cached_property
+    def probed(self) -> Probed:
+        """The probes of the run's treebank, trained once."""
+        trees = self.tasks["trees"]
+        assert trees.aligned is not None
+        return probe(self.prepared.lm, trees.aligned, has_bos=trees.has_bos, batch_tokens=self.batch_tokens)
 
     @property
     def batch_tokens(self) -> int:

@@ -10,12 +10,19 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from polarlens.bundled import TWINS
-from polarlens.data.spec import BUNDLED, DEFAULT_PAIR_LIMIT, DEFAULT_PAIR_SPECS, DEFAULT_TEXT_FILTER, DEFAULT_TEXT_SPEC
+from polarlens.data.spec import (
+    BUNDLED,
+    DEFAULT_PAIR_LIMIT,
+    DEFAULT_PAIR_SPECS,
+    DEFAULT_TEXT_FILTER,
+    DEFAULT_TEXT_SPEC,
+    LEAST_TREES,
+)
 from polarlens.errors import UsageError
 from polarlens.protocol import values
 
@@ -23,21 +30,21 @@ Preset = Literal["matched", "paper", "notebook"]
 Experiment = Literal["sweep", "repair", "propagation", "probing", "audit", "curvature"]
 DeltaMode = Literal["relative", "absolute", "site"]
 Positions = Literal["all", "no-first", "no-sinks"]
-Task = Literal["loss", "pairs"]
+Task = Literal["loss", "pairs", "trees"]
 
 NOT_IN_THIS_VERSION: tuple[tuple[str, str | None], ...] = (
-    ("experiments", "probing"),
     ("executor", "ray"),
     ("ray_address", None),
-    ("treebank", None),
     ("ci_width", None),
 )
 """Keys of the interface, with the value or (None) any value, that are refused when they are asked for."""
 
-BUILT_EXPERIMENTS = tuple(name for name in get_args(Experiment) if ("experiments", name) not in NOT_IN_THIS_VERSION)
-
 RATIO_GRID = (0.02, 0.05, 0.1, 0.2, 0.5)
-ABSOLUTE_GRID: dict[Task, tuple[float, ...]] = {"loss": (1.0, 2.0, 5.0, 10.0, 15.0, 20.0), "pairs": (5.0, 10.0, 15.0)}
+ABSOLUTE_GRID: dict[Task, tuple[float, ...]] = {
+    "loss": (1.0, 2.0, 5.0, 10.0, 15.0, 20.0),
+    "pairs": (5.0, 10.0, 15.0),
+    "trees": (5.0,),
+}
 
 PRESETS: dict[Preset, dict[str, Any]] = {
     "matched": {"delta_mode": "relative", "positions": ("all", "no-sinks"), "bos": "auto", "allow_mismatch": False},
@@ -73,7 +80,8 @@ class RunConfig(BaseModel):
     layers: `8-15`, `4,6`, `middle` or `each`; read against the model by `polarlens.protocol.layers.parse_layers`.
     delta: displacements in ascending order, without the delta = 0 control, for both tasks; None for the preset's.
     seeds: how many seeds, numbered from 0. limit: items kept of each SPEC. max_tokens: of a text, without BOS.
-    text, pairs: data SPECs. batch_tokens: tokens in one forward pass; None leaves it to the engine.
+    text, pairs, treebank: data SPECs. treebank_limit: sentences kept of the treebank, in place of `limit`.
+    batch_tokens: tokens in one forward pass; None leaves it to the engine.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -93,6 +101,7 @@ class RunConfig(BaseModel):
     max_tokens: Annotated[int, Integer, Field(ge=2)] = 64
     pairs: Annotated[tuple[str, ...] | None, _maybe(values.specs)] = None
     treebank: Annotated[str | None, _maybe(values.spec)] = None
+    treebank_limit: Annotated[int | None, Integer, Field(ge=LEAST_TREES)] = None
     repair: Annotated[tuple[str, ...] | None, _maybe(values.choices)] = None
     repair_layers: Annotated[str | None, _maybe(values.layers)] = None
     out: Annotated[Path | None, _maybe(values.path)] = None
@@ -163,11 +172,10 @@ def _check_ratios(config: RunConfig) -> None:
 def resolved(config: RunConfig) -> RunConfig:
     """A copy in which everything that the preset and the defaults decide is filled in.
 
-    `delta`, `text` and `pairs` stay as given: ask `grid` and `sources`. `experiments` may hold, by default, ones that
-    are not in BUILT_EXPERIMENTS: the run lists them as skipped.
+    `delta`, `text`, `pairs` and `treebank` stay as given: ask `grid` and `sources`.
     """
     defaults: dict[str, Any] = {
-        "experiments": ("sweep", "repair", "propagation"),
+        "experiments": ("sweep", "repair", "propagation", *(("probing",) if config.treebank else ())),
         "text_filter": "none" if config.text or config.pairs or _only_twins(config) else DEFAULT_TEXT_FILTER,
         "out": Path("polarlens-runs") / ("+".join(map(run_name, config.models))[:100] or "model"),
         **PRESETS[config.preset],
@@ -191,15 +199,35 @@ class Sources:
     text_limit: int | None
     pairs: tuple[str, ...]
     pairs_limit: int | None
+    treebank: str | None = None
+    treebank_limit: int | None = None
 
 
 def sources(config: RunConfig) -> Sources:
-    """What to read: the SPECs given; without any, bundled data for the twins and the published Hub sets for others."""
+    """What to read: the SPECs given; without any, bundled data for the twins and the published Hub sets for others.
+
+    A treebank is read where probing is asked for; probing alone reads texts and pairs only where they are given. Raises
+    UsageError when no treebank can be had.
+    """
+    limit, trees = config.limit, _treebank(config)
     if config.text or config.pairs:
-        return Sources(config.text, config.limit, config.pairs or (), config.limit)
+        return Sources(config.text, limit, config.pairs or (), limit, *trees)
+    if config.experiments == ("probing",):
+        return Sources(None, limit, (), limit, *trees)
     if _only_twins(config):
-        return Sources(BUNDLED, config.limit, (BUNDLED,), config.limit)
-    return Sources(DEFAULT_TEXT_SPEC, config.limit, DEFAULT_PAIR_SPECS, config.limit or DEFAULT_PAIR_LIMIT)
+        return Sources(BUNDLED, limit, (BUNDLED,), limit, *trees)
+    return Sources(DEFAULT_TEXT_SPEC, limit, DEFAULT_PAIR_SPECS, limit or DEFAULT_PAIR_LIMIT, *trees)
+
+
+def _treebank(config: RunConfig) -> tuple[str | None, int | None]:
+    """The treebank's SPEC and how many of its sentences are kept: `limit`, though never fewer than probes need."""
+    if "probing" not in (resolved(config).experiments or ()):
+        return None, None
+    spec = config.treebank or (BUNDLED if _only_twins(config) else None)
+    if spec is None:
+        fix = "Give --treebank FILE.conllu, hub:NAME:CONFIG, or bundled."
+        raise UsageError("probing needs a treebank, and none is named", where="--treebank", fix=fix)
+    return spec, config.treebank_limit or (config.limit and max(config.limit, LEAST_TREES))
 
 
 def _only_twins(config: RunConfig) -> bool:

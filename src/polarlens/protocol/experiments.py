@@ -4,14 +4,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from polarlens.protocol import audit, curvature, propagation, repair, sweep
+from polarlens.protocol import audit, curvature, probing, propagation, repair, sweep
 from polarlens.protocol.bench import Bench
 from polarlens.protocol.plan import Done, Unit, Wanted, done_work
 from polarlens.protocol.prepared import Prepared
 from polarlens.protocol.progress import Advance
-from polarlens.rows.store import scan
+from polarlens.rows.store import Rows, scan
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,7 @@ class Experiment:
 
     wanted: Callable[[Prepared], list[Wanted]]
     skipped: Callable[[Prepared], list[dict[str, str]]]
-    rows: Callable[[Bench, Unit, Advance], list[dict[str, Any]]]
+    rows: Callable[[Bench, Unit, Advance], Rows]
 
 
 EXPERIMENTS: Mapping[str, Experiment] = {
@@ -33,6 +32,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "audit": Experiment(audit.wanted, audit.skipped, audit.rows),
     "curvature": Experiment(curvature.wanted, curvature.skipped, curvature.rows),
     "propagation": Experiment(propagation.wanted, propagation.skipped, propagation.rows),
+    "probing": Experiment(probing.wanted, probing.skipped, probing.rows),
 }
 
 

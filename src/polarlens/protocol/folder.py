@@ -121,17 +121,18 @@ def discard(folder: Path) -> None:
 def check_items(folder: Path, old: Wanted, new: Wanted) -> bool:
     """Whether the items asked for now are only some of those that the folder is about.
 
-    Raises UsageError when other items take the place of some, and when some only would get new conditions: the rows
-    would then be about more than the manifest says.
+    Raises UsageError when other items take the place of some, when some only would get new conditions (the rows would
+    then be about more than the manifest says), and for any other items where all belong together.
     """
     before, now = set(old.items), set(new.items)
-    if now >= before:
+    if now == before or (now > before and not new.whole):
         return False
-    if now < before and new.asked <= old.asked and set(new.layers) <= set(old.layers):
+    if not new.whole and now < before and new.asked <= old.asked and set(new.layers) <= set(old.layers):
         return True
     kept = len(before & now)
     raise UsageError(
         f"the folder holds {len(before)} items of the task {new.task}, and this command reads {kept} of them",
         where=str(folder),
-        fix="Give the same data, or more of it; or choose another folder with --out, or --overwrite.",
+        fix=f"Give the same data{'' if new.whole else ', or more of it'}; or choose another folder with --out, or "
+        "--overwrite.",
     )

@@ -11,7 +11,6 @@ from typing import Any
 
 from polarlens.errors import UsageError
 from polarlens.protocol.audit import design_of, refers
-from polarlens.protocol.config import BUILT_EXPERIMENTS
 from polarlens.protocol.environment import hardware, versions
 from polarlens.protocol.experiments import all_skipped, all_wanted
 from polarlens.protocol.plan import Unit, Wanted
@@ -38,7 +37,7 @@ def build_manifest(
     earlier = old or {"started": now, "wall_seconds": 0.0, "peak_memory_bytes": 0}
     wanted = {key: Wanted.from_document(document) for key, document in earlier.get("wanted", {}).items()}
     most = {one.task: len(one.items) for one in sorted(wanted.values(), key=lambda one: len(one.items))}
-    new = [task for task in prepared.tasks if len(task.by_key) >= most.get(task.task, 0)]
+    new = [task for task in prepared.data if len(task.by_key) >= most.get(task.task, 0)]
     for one in all_wanted(prepared):
         wanted[one.key] = one.with_earlier(wanted.get(one.key))
     unigram = unigram_nll(new, len(lm.tokenizer))
@@ -77,8 +76,10 @@ def build_manifest(
 
 
 def _data(task: TaskData) -> dict[str, Any]:
-    encoding = task.encoding
+    encoding, aligned = task.encoding, task.aligned
+    words = {} if aligned is None else {name: getattr(aligned, name) for name in ("words", "unaligned", "shared")}
     return {
+        **words,
         "sources": list(task.sources),
         "items": len(encoding.items),
         "skipped": dict(encoding.skipped),
@@ -96,13 +97,13 @@ def _site_medians(prepared: Prepared) -> dict[str, dict[str, float]]:
         task.task: site_medians(
             prepared.lm, task.encoding.items, layers, has_bos=task.has_bos, batch_tokens=prepared.batch_tokens
         )
-        for task in prepared.tasks
+        for task in prepared.data
     }
     return {task: {str(layer): median for layer, median in medians.items()} for task, medians in found.items()}
 
 
 def _profile(prepared: Prepared) -> dict[str, Any]:
-    task = prepared.tasks[0]
+    task = prepared.data[0]
     blocks = state_profile(prepared.lm, task.encoding.items, has_bos=task.has_bos, batch_tokens=prepared.batch_tokens)
     return {"task": task.task, "blocks": blocks}
 
@@ -117,7 +118,7 @@ def _references(prepared: Prepared, units: Many[Unit], kept: dict[str, Any] | No
     """Which clean states the planes `covariance` and `data` draw from; None where nothing was drawn from any."""
     if not any(map(refers, units)):
         return kept
-    task = prepared.tasks[0]
+    task = prepared.data[0]
     items = first_tokens(task.encoding.items, has_bos=task.has_bos)
     which = digest(sorted((one.item.dataset, one.item.item) for one in items))
     if kept is None:
@@ -137,19 +138,13 @@ def _skipped(
     prepared: Prepared, wanted: Collection[Wanted], earlier: Collection[dict[str, str]]
 ) -> list[dict[str, str]]:
     """What was asked of the folder, by this call or an earlier one, and is not in it."""
-    asked = prepared.config.experiments or ()
-    now = [
-        {"experiment": name, "what": name, "why": "not in this version"}
-        for name in asked
-        if name not in BUILT_EXPERIMENTS
-    ]
-    now += all_skipped(prepared)
+    now = all_skipped(prepared)
     held, tasks = {one.experiment for one in wanted}, {one.task for one in wanted}
     entries = {(one["experiment"], one["what"]): one for one in [*earlier, *now]}
     found = [
         entry for (name, what), entry in entries.items() if name != "sweep" and not (name == what and name in held)
     ]
     for task, option in (("loss", "--text"), ("pairs", "--pairs")):
-        if task not in tasks:
+        if task not in tasks and held - {"probing"}:
             found.append({"experiment": "sweep", "what": f"task {task}", "why": f"{option} was not given"})
     return found

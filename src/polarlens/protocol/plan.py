@@ -169,6 +169,7 @@ class Wanted:
 
     items: longest first, so that the items of a unit are of similar length. control: whether delta = 0 is run. clean:
     whether the first set of layers leaves clean rows. part: tells it from others of the same experiment and task.
+    whole: all items are one unit, and their numbers depend on one another: neither more nor fewer can be asked for.
     """
 
     experiment: str
@@ -179,6 +180,7 @@ class Wanted:
     control: bool = True
     clean: bool = True
     part: str = ""
+    whole: bool = False
 
     @property
     def key(self) -> str:
@@ -187,7 +189,8 @@ class Wanted:
 
     def missing(self, done: Done, sets: int = 0) -> list[Unit]:
         """Units for what is not done yet. sets: of layers in all of the task, where this is not all of it."""
-        block = max(BLOCK, -(-len(self.items) * max(sets, len(self.layers)) // FILES_PER_TASK))
+        share = -(-len(self.items) * max(sets, len(self.layers)) // FILES_PER_TASK)
+        block = len(self.items) if self.whole else max(BLOCK, share)
         return [
             unit
             for n, layers in enumerate(self.layers)
@@ -221,6 +224,7 @@ class Wanted:
             "control": self.control,
             "clean": self.clean,
             "part": self.part,
+            "whole": self.whole,
         }
 
     @classmethod
@@ -235,4 +239,5 @@ class Wanted:
             document["control"],
             document["clean"],
             document["part"],
+            document.get("whole", False),
         )

@@ -29,8 +29,18 @@ class Prepared:
     config: RunConfig
     lm: "LanguageModel"
     groups: tuple[tuple[int, ...], ...]
-    tasks: list[TaskData]
+    data: list[TaskData]
     bos: "BosPolicy"
+
+    @property
+    def tasks(self) -> list[TaskData]:
+        """The tasks in which a loss is measured, texts first: all but the trees."""
+        return [task for task in self.data if task.task != "trees"]
+
+    @property
+    def trees(self) -> TaskData | None:
+        """The treebank, where there is one."""
+        return next((task for task in self.data if task.task == "trees"), None)
 
     @cached_property
     def weights_refused(self) -> str | None:
@@ -44,7 +54,7 @@ class Prepared:
         """Layer -> clean states that some planes draw from, of the texts where there are any."""
         from polarlens.protocol.references import references
 
-        return references(self.lm, self.tasks[0], {layer for group in self.groups for layer in group})
+        return references(self.lm, self.data[0], {layer for group in self.groups for layer in group})
 
     @property
     def batch_tokens(self) -> int:
@@ -82,7 +92,7 @@ def settings_of(prepared: Prepared) -> dict[str, Any]:
         "policies": policies_as_data(config.preset),
     }
     if config.delta_mode == "site":  # other items would move the medians
-        settings["site_items"] = {task.task: digest(sorted(task.by_key)) for task in prepared.tasks}
+        settings["site_items"] = {task.task: digest(sorted(task.by_key)) for task in prepared.data}
     return settings
 
 

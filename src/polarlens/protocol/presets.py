@@ -7,16 +7,22 @@ from polarlens.perturbation.policy import MATCHED, NOTEBOOK, PAPER, Policy
 from polarlens.protocol.config import Preset, Task
 
 # A text has no second member, so the loss policy of a preset leaves that factor out when it is stored.
+# Trees are sentences, perturbed as texts are.
 POLICIES: Mapping[Preset, Mapping[Task, Mapping[str, Policy]]] = {
     "matched": {
         "loss": {"matched": MATCHED},
+        "trees": {"matched": MATCHED},
         "pairs": {
             "matched-common": MATCHED,
             "matched-independent": MATCHED.with_levels(across_members="independent"),
         },
     },
-    "paper": {"loss": {"paper": PAPER}, "pairs": {"paper-independent": PAPER}},
-    "notebook": {"loss": {"notebook": NOTEBOOK}, "pairs": {"notebook-mixed": NOTEBOOK}},
+    "paper": {"loss": {"paper": PAPER}, "trees": {"paper": PAPER}, "pairs": {"paper-independent": PAPER}},
+    "notebook": {
+        "loss": {"notebook": NOTEBOOK},
+        "trees": {"notebook": NOTEBOOK},
+        "pairs": {"notebook-mixed": NOTEBOOK},
+    },
 }
 
 

@@ -84,7 +84,7 @@ def _units(prepared: Prepared, folder: Path | None) -> list[Unit]:
 
 
 def _planned(prepared: Prepared, units: list[Unit]) -> Estimate:
-    items = {task.task: task.by_key for task in prepared.tasks}
+    items = {task.task: task.by_key for task in prepared.data}
     plan = estimate(units, items, prepared.lm, batch_tokens=prepared.batch_tokens)
     say(str(plan), quiet=prepared.config.quiet)
     return plan
@@ -130,7 +130,7 @@ def _run_units(
     """Do every unit; a unit that fails is reported by key and does not stop the others."""
     config, folder = prepared.config, prepared.config.out
     assert folder is not None
-    items = {task.task: task.by_key for task in prepared.tasks}
+    items = {task.task: task.by_key for task in prepared.data}
     medians = {
         task: {int(layer): median for layer, median in found.items()}
         for task, found in manifest["site_medians"].items()

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from polarlens.data import Dataset, Pair, Text, read_pairs, read_texts
+from polarlens.data import Dataset, Pair, Text, Tree, read_pairs, read_texts, read_trees
 from polarlens.engine.batching import by_length
 from polarlens.engine.encoding import Encoded, Encoding, encode_pairs, encode_texts
 from polarlens.errors import UsageError
@@ -14,6 +14,7 @@ from polarlens.protocol.plan import ItemKey
 if TYPE_CHECKING:
     from polarlens.models import LanguageModel
     from polarlens.models.tokens import BosPolicy
+    from polarlens.probing import AlignedTrees
 
 
 @dataclass(frozen=True)
@@ -22,16 +23,18 @@ class Read:
 
     texts: Dataset[Text] | None
     pairs: Dataset[Pair] | None
+    trees: Dataset[Tree] | None
 
 
 @dataclass(frozen=True)
 class TaskData:
-    """One task's items for one model."""
+    """One task's items for one model. aligned: of the trees, whose words have tokens."""
 
     task: Task
     encoding: Encoding
     sources: tuple[dict[str, Any], ...]
     has_bos: bool
+    aligned: "AlignedTrees | None" = None
 
     @cached_property
     def by_key(self) -> dict[ItemKey, Encoded]:
@@ -51,7 +54,8 @@ def read_data(config: RunConfig) -> Read:
         read_texts(asked.text, text_filter=config.text_filter or "none", limit=asked.text_limit) if asked.text else None
     )
     pairs = read_pairs(asked.pairs, limit=asked.pairs_limit) if asked.pairs else None
-    return Read(texts, pairs)
+    trees = read_trees([asked.treebank], limit=asked.treebank_limit) if asked.treebank else None
+    return Read(texts, pairs, trees)
 
 
 def encode_data(read: Read, config: RunConfig, lm: "LanguageModel", bos: "BosPolicy") -> list[TaskData]:
@@ -63,6 +67,12 @@ def encode_data(read: Read, config: RunConfig, lm: "LanguageModel", bos: "BosPol
     if read.pairs is not None:
         encoding = encode_pairs(read.pairs.items, lm.tokenizer, bos.id, window=lm.window)
         tasks.append(TaskData("pairs", encoding, read.pairs.sources, bos.id is not None))
+    if read.trees is not None:
+        from polarlens.probing import align_trees
+
+        aligned = align_trees(read.trees.items, lm.tokenizer, bos.id, window=lm.window)
+        encoding = Encoding(tuple(tree.encoded for tree in aligned.items), aligned.skipped)
+        tasks.append(TaskData("trees", encoding, read.trees.sources, bos.id is not None, aligned))
     for task in tasks:
         if not task.encoding.items:
             reasons = ", ".join(f"{n} {why}" for why, n in task.encoding.skipped.items()) or "there were none"

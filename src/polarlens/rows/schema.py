@@ -72,10 +72,26 @@ CURVATURE = pa.schema(
     ]
 )
 
+PROBING = pa.schema(
+    [
+        *COMMON,  # rows of the single-block sweep have these alone; rows of probes have no task and no arm
+        ("block", pa.int32()),  # -1 for the embeddings
+        ("representation", pa.string()),
+        ("target", pa.string()),  # upos | depth | arc_length
+        ("metric", pa.string()),  # accuracy | selectivity | r2 | spearman | gain | gain_upos
+        ("pooling", pa.string()),  # last | mean
+        ("after_arm", pa.string()),  # null: clean states
+        ("n_words", pa.int32()),  # words of the sentence that were read
+        ("score", pa.float64()),  # sums over these words: the metric is sum(score) / sum(weight)
+        ("weight", pa.float64()),
+    ]
+)
+
 SCHEMAS: dict[str, pa.Schema] = {
     "sweep": COMMON,
     "repair": REPAIR,
     "propagation": PROPAGATION,
     "audit": REPAIR,
     "curvature": CURVATURE,
+    "probing": PROBING,
 }

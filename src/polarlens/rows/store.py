@@ -18,6 +18,9 @@ from polarlens.rows.schema import SCHEMAS
 
 _UNIT = b"polarlens.unit"
 
+Rows = Many[Mapping[str, Any]] | pa.Table
+"""Rows of a unit: one mapping each, or a table with some of the schema's columns."""
+
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[IO[bytes]]:
@@ -50,10 +53,17 @@ class Part:
     unit: dict[str, Any]
 
 
-def write_part(folder: Path, experiment: str, key: str, rows: Many[Mapping[str, Any]], unit: Mapping[str, Any]) -> Path:
+def write_part(folder: Path, experiment: str, key: str, rows: Rows, unit: Mapping[str, Any]) -> Path:
     """Write the rows of one unit as `rows/<experiment>/<key>.parquet`, with the unit in the file's metadata."""
     schema = SCHEMAS[experiment].with_metadata({_UNIT: json.dumps(unit).encode()})
-    table = pa.Table.from_pylist(list(rows), schema=schema)
+    if isinstance(rows, pa.Table):
+        columns = [
+            rows[field.name].cast(field.type) if field.name in rows.column_names else pa.nulls(len(rows), field.type)
+            for field in schema
+        ]
+        table = pa.table(columns, schema=schema)
+    else:
+        table = pa.Table.from_pylist(list(rows), schema=schema)
     path = folder / "rows" / experiment / f"{key}.parquet"
     with written_whole(path) as file:
         pq.write_table(table, file, compression="zstd", write_page_checksum=True)

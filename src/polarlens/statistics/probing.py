@@ -1,203 +1,237 @@
-"""Probe rows -> scores with intervals, differences of representations, and what claims C6 and C7 rest on.
+"""Probe rows -> scores, what a perturbation takes from them, what the probed blocks compute, and C6 and C7.
 
 A row holds a sentence's `score` and `weight`; a metric is sum(score) / sum(weight) over the held-out sentences. The
 sampling unit is the sentence (exact repeats are one cluster): intervals are BCa bootstraps over clusters, p-values come
-from the linearised t of `intervals`. Both speak of sentences like these, given the probes as trained. Accuracy and
-selectivity are in points, the others fractions.
+from the linearised t of `intervals`. Both speak of sentences like these, given the probes as trained. Where sentences
+share draws the seed is a second random factor, and the interval is that of the t. Accuracy and selectivity are in
+points, the others fractions.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, reduce
 
 import numpy as np
 import pandas as pd
 
 from polarlens.statistics.bootstrap import bca
-from polarlens.statistics.intervals import Estimate, Interval, Moments, as_list, inside, moments
-from polarlens.statistics.multiplicity import bonferroni_level
+from polarlens.statistics.cells import cell_entries
+from polarlens.statistics.claims_given import Given
+from polarlens.statistics.contrasts import comparisons, contrast_entries
+from polarlens.statistics.damage import damages
+from polarlens.statistics.entries import Entries
+from polarlens.statistics.estimates import Policies, draws_shared
+from polarlens.statistics.floors import usable_conditions
+from polarlens.statistics.intervals import Estimate, Interval, Moments, as_list, moments
+from polarlens.statistics.multiplicity import bonferroni_level, holm
 
+EXPERIMENT = "probing"
 POINTS = ("accuracy", "selectivity")
-GAIN_BAND = 0.01
 CLAIM_POOLING = "last"
 
-_AFTER = ("after_arm", "delta", "policy_id", "positions")
-_CELL = ["block", "representation", "target", "metric", "pooling", *_AFTER]
+_AFTER = ("after_arm", "delta", "layers", "policy_id", "positions")
+_PROBE = ("block", "representation", "target", "metric", "pooling")
 _SENTENCE = ["dataset", "item", "cluster"]
+_NO_DRAW = -1
+
+
+@dataclass(frozen=True)
+class Found:
+    """A linear combination of scores of the same sentences. moments: of the scores; coefficients: one for each."""
+
+    moments: Moments
+    coefficients: tuple[float, ...]
+
+    @property
+    def estimate(self) -> Estimate:
+        """The value with its linearised t, for tests."""
+        return self.moments.linear(*self.coefficients)
+
+    @property
+    def interval(self) -> Interval | None:
+        """95 %: the bootstrap, or the t where there is none (all words right, few sentences, shared draws)."""
+        m = self.moments
+        resampled = m.sums is not None and m.weights is not None and m.seed is None
+        found = bca(np.asarray(self.coefficients) @ m.sums, m.weights) if resampled else None
+        return found or self.estimate.interval()
 
 
 @dataclass(frozen=True)
 class ProbeScore:
-    """One metric of one probe. named: the cell's columns that are not null. n_draws: averaged per sentence."""
+    """One metric of one probe. named: the cell's columns that are not null.
 
-    named: dict[str, object]
-    moments: Moments
+    sentences: the score of each sentence (dataset, item, cluster), a column per seed; weight: of the same sentences.
+    n_draws: rows of a sentence. shared: whether sentences share the draw of a seed.
+    """
+
+    named: Mapping[str, object]
+    sentences: pd.DataFrame
+    weight: pd.Series
     n_draws: int
+    shared: bool
 
-    @property
-    def estimate(self) -> Estimate:
-        """The score with its linearised t."""
-        return self.moments.linear(1.0)
+    @cached_property
+    def found(self) -> Found:
+        """The score itself."""
+        return combination([self], [1.0])
 
-    @property
-    def interval(self) -> Interval | None:
-        """95 %: the bootstrap, or the interval of `estimate` where there is none (all words right, few sentences)."""
-        return _bootstrap(self.moments, (1.0,)) or self.estimate.interval()
+    def key(self, *but: str) -> tuple[object, ...]:
+        """What names the cell, except for some columns."""
+        return tuple(self.named.get(name) for name in (*_PROBE, *_AFTER) if name not in but)
 
 
-def probe_scores(rows: pd.DataFrame) -> list[ProbeScore]:
+def probe_scores(rows: pd.DataFrame, policies: Policies | None = None) -> list[ProbeScore]:
     """The score of every cell: one block, representation, target, metric, pooling and perturbation."""
+    table = rows.reindex(columns=[*_PROBE, *_AFTER, *_SENTENCE, "seed", "score", "weight"])
+    table["cluster"] = table["cluster"].where(table["cluster"].notna(), table["item"])
+    table["seed"] = table["seed"].astype("Int64").fillna(_NO_DRAW).astype(np.int64)
     out = []
-    for key, part in _normalised(rows).groupby(_CELL, dropna=False, sort=True):
-        cell = pd.Series(list(key), index=_CELL, dtype=object)
+    for key, part in table.groupby([*_PROBE, *_AFTER], dropna=False, sort=True):
+        cell = pd.Series(list(key), index=[*_PROBE, *_AFTER], dtype=object)
         named = {str(name): value for name, value in cell[cell.notna()].items()}
         if "block" in named:
             named["block"] = int(str(named["block"]))
-        sentences = _per_sentence(part)
-        found = moments(
-            _scale(str(named["metric"])) * sentences["score"].to_numpy(np.float64)[None],
-            sentences["weight"].to_numpy(np.float64),
-            sentences.index.get_level_values("cluster"),
-            bounded=named["metric"] in POINTS,
-        )
-        out.append(ProbeScore(named, found, int(part.groupby(_SENTENCE).size().max())))
+        by_sentence = part.groupby(_SENTENCE, sort=True)
+        sentences = part.pivot_table(values="score", index=_SENTENCE, columns="seed", aggfunc="mean", sort=True)
+        shared = draws_shared(policies or {}, str(named.get("policy_id")), str(named.get("after_arm")))
+        out.append(ProbeScore(named, sentences, by_sentence["weight"].first(), int(by_sentence.size().max()), shared))
     return out
 
 
-def score_entries(rows: pd.DataFrame) -> list[dict[str, object]]:
-    """The `cells` of the summary: `mean` with `ci95`, `n_items` sentences; `why` where there is no interval."""
-    out = []
-    for score in probe_scores(rows):
-        entry: dict[str, object] = {"experiment": "probing", "measure": "score", **score.named}
-        entry |= {
-            "mean": score.estimate.value,
-            "ci95": as_list(score.interval),
-            "n_items": score.moments.n_items,
-            "n_clusters": score.moments.n_clusters,
-            "n_draws": score.n_draws,
-        }
-        out.append(entry if entry["ci95"] else {**entry, "why": score.estimate.why or "too few sentences"})
-    return out
+def combination(scores: Sequence[ProbeScore], coefficients: Sequence[float]) -> Found:
+    """sum_k c_k score_k of scores in one metric, paired by sentence."""
+    bounded = scores[0].named["metric"] in POINTS
+    index = reduce(pd.Index.intersection, [one.sentences.index for one in scores]).sort_values()
+    drawn = [one.sentences.columns for one in scores if one.shared]
+    values = []
+    for one in scores:
+        table = one.sentences.loc[index]
+        if drawn and one.shared:
+            values.append(table[reduce(pd.Index.intersection, drawn)].to_numpy(np.float64))
+        else:
+            values.append(table.mean(axis=1).to_numpy(np.float64)[:, None])
+    found = moments(
+        np.stack(np.broadcast_arrays(*values)) * (100.0 if bounded else 1.0),
+        scores[0].weight.loc[index].to_numpy(np.float64),
+        index.get_level_values("cluster").to_numpy(object).astype(str),
+        shared_draws=bool(drawn),
+        bounded=bounded,
+    )
+    return Found(found, tuple(coefficients))
 
 
-@dataclass(frozen=True)
-class BlockContrast:
-    """What one block says about a claim: `estimate` for tests, `interval` (95 %, bootstrap) for display."""
-
-    block: int
-    estimate: Estimate
-    interval: Interval | None
+Difference = tuple[ProbeScore, Found]
+"""A difference of two scores, and the first of them, which tells the cell."""
 
 
-@dataclass(frozen=True)
-class ProbeClaim:
-    """What a claim about probes rests on: one contrast per probed block, and the block that is shown.
+def representation_differences(scores: Iterable[ProbeScore], first: str, second: str) -> list[Difference]:
+    """score(first) - score(second) on clean states for every metric that both have, block by block."""
+    clean = [one for one in scores if "after_arm" not in one.named and "block" in one.named]
+    return _paired(clean, "representation", first, second)
 
-    in_band: whether each block's simultaneous interval lies in the band of equivalence. With `claims.order_status`,
-    Holm over the blocks, this is the status.
+
+def drops(scores: Iterable[ProbeScore]) -> list[Difference]:
+    """What a perturbation takes from a probe: score on clean states - score after it, paired by sentence."""
+    every = list(scores)
+    clean = {one.key(*_AFTER): one for one in every if "after_arm" not in one.named}
+    after = [one for one in every if "after_arm" in one.named]
+    return [(one, combination([clean[k], one], [1.0, -1.0])) for one in after if (k := one.key(*_AFTER)) in clean]
+
+
+def drop_differences(scores: Iterable[ProbeScore]) -> list[Difference]:
+    """The drop after the angular arm - the drop after the magnitude arm, which is a difference of the scores after."""
+    return _paired([one for one in scores if "after_arm" in one.named], "after_arm", "magnitude", "angular")
+
+
+def probing_entries(rows: pd.DataFrame, policies: Policies, unigram_nll: float | None = None) -> Entries:
+    """The experiment's part of the summary.
+
+    Cells: `score` of each probe, clean or after an arm, `drop` after an arm, and the damages of single blocks.
+    Contrasts: direction - norm on clean states and angular - magnitude of the drops, Holm over the blocks, and the arms
+    at single blocks. C6 and C7 rest on the pooling `last` at all blocks.
     """
-
-    blocks: tuple[BlockContrast, ...]
-    in_band: tuple[bool, ...]
-    shown: BlockContrast
-
-    @property
-    def estimates(self) -> tuple[Estimate, ...]:
-        """One per block."""
-        return tuple(one.estimate for one in self.blocks)
-
-
-def representation_differences(
-    rows: pd.DataFrame,
-    first: str,
-    second: str,
-    *,
-    target: str = "upos",
-    metric: str = "accuracy",
-    pooling: str = CLAIM_POOLING,
-) -> list[BlockContrast]:
-    """score(first) - score(second) on clean states, paired by sentence, per block; points for accuracy."""
-    table = _clean(rows, target, metric, pooling)
-    out = []
-    for block, part in _by_block(table):
-        one, other = (_per_sentence(part[part["representation"] == name]) for name in (first, second))
-        both = one.merge(other, how="inner", left_index=True, right_index=True, suffixes=("_first", "_second"))
-        if both.empty:
-            continue
-        found = moments(
-            _scale(metric) * both[["score_first", "score_second"]].to_numpy(np.float64).T,
-            both["weight_first"].to_numpy(np.float64),
-            both.index.get_level_values("cluster"),
-            bounded=metric in POINTS,
-        )
-        estimate = found.linear(1.0, -1.0)
-        out.append(BlockContrast(block, estimate, _bootstrap(found, (1.0, -1.0)) or estimate.interval()))
+    scores = probe_scores(rows[rows["score"].notna()], policies)
+    between, dropped, arms = (
+        representation_differences(scores, "direction", "norm"),
+        drops(scores),
+        drop_differences(scores),
+    )
+    out = Entries()
+    out.cells = [_cell("score", one, one.found) for one in scores]
+    out.cells += [_cell("drop", one, found) for one, found in dropped]
+    out.contrasts = [*_contrasts("score", between, "representation", "direction - norm")]
+    out.contrasts += _contrasts("drop", arms, "after_arm", "angular - magnitude")
+    alone = damages(rows[rows["task"].notna()])
+    usable = usable_conditions(alone, policies, unigram_nll)
+    out.cells += cell_entries(EXPERIMENT, alone, policies, usable)
+    out.contrasts += contrast_entries(EXPERIMENT, comparisons(alone, policies, usable))
+    out.given = {
+        "C6": [_given(one, found) for one, found in between if _claimed(one, "upos", "accuracy")],
+        "C7": [
+            _given(one, one.found)
+            for one in scores
+            if _claimed(one, "depth", "gain") and one.named["representation"] == "norm" and "after_arm" not in one.named
+        ],
+    }
     return out
 
 
-def gains(
-    rows: pd.DataFrame,
-    representation: str,
-    *,
-    target: str = "depth",
-    metric: str = "gain",
-    pooling: str = CLAIM_POOLING,
-) -> list[BlockContrast]:
-    """Gain in held-out R2 of confounds + representation over confounds alone, on clean states, per block."""
-    table = _clean(rows, target, metric, pooling)
-    scores = probe_scores(table[table["representation"] == representation])
-    return [BlockContrast(int(str(s.named["block"])), s.estimate, s.interval) for s in scores]
+def _paired(scores: Sequence[ProbeScore], by: str, first: str, second: str) -> list[Difference]:
+    seconds = {one.key(by): one for one in scores if one.named.get(by) == second}
+    return [
+        (one, combination([one, seconds[one.key(by)]], [1.0, -1.0]))
+        for one in scores
+        if one.named.get(by) == first and one.key(by) in seconds
+    ]
 
 
-def claim_c6(rows: pd.DataFrame, n_blocks: int, points: float = 2.0) -> ProbeClaim | None:
-    """Direction encodes part of speech better than magnitude: accuracy(direction) - accuracy(norm), points.
-
-    Shown at block floor(n_blocks / 2), or the probed block nearest to it. None without rows.
-    """
-    return _claim(representation_differences(rows, "direction", "norm"), n_blocks, points)
+def _claimed(one: ProbeScore, target: str, metric: str) -> bool:
+    return (one.named["target"], one.named["metric"], one.named.get("pooling")) == (target, metric, CLAIM_POOLING)
 
 
-def claim_c7(rows: pd.DataFrame, n_blocks: int, band: float = GAIN_BAND) -> ProbeClaim | None:
-    """Magnitude encodes parse depth: gain in held-out R2 of confounds + norm over confounds; as `claim_c6`."""
-    return _claim(gains(rows, "norm"), n_blocks, band)
+def _given(one: ProbeScore, found: Found) -> Given:
+    return Given(found.estimate, block=int(str(one.named["block"])))
 
 
-def _claim(blocks: Sequence[BlockContrast], n_blocks: int, band: float) -> ProbeClaim | None:
-    if not blocks:
-        return None
-    level = bonferroni_level(0.95, len(blocks))
-    in_band = tuple(inside(one.estimate.interval(level), -band, band) for one in blocks)
-    shown = min(blocks, key=lambda one: (abs(one.block - n_blocks // 2), one.block))
-    return ProbeClaim(tuple(blocks), in_band, shown)
+def _cell(measure: str, one: ProbeScore, found: Found) -> dict[str, object]:
+    estimate, interval = found.estimate, found.interval
+    entry: dict[str, object] = {
+        "experiment": EXPERIMENT,
+        "measure": measure,
+        **one.named,
+        "mean": estimate.value,
+        "ci95": as_list(interval),
+        "n_items": found.moments.n_items,
+        "n_clusters": found.moments.n_clusters,
+        "n_draws": one.n_draws,
+    }
+    return entry if interval else {**entry, "why": estimate.why or "too few sentences"}
 
 
-def _normalised(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows with every column of a cell, in an order of their own."""
-    table = rows.reindex(columns=[*_CELL, *_SENTENCE, "score", "weight"])
-    table["cluster"] = table["cluster"].where(table["cluster"].notna(), table["item"])
-    return table.sort_values([*_SENTENCE, *_CELL], kind="stable")
-
-
-def _clean(rows: pd.DataFrame, target: str, metric: str, pooling: str) -> pd.DataFrame:
-    table = _normalised(rows)
-    wanted = (table["target"] == target) & (table["metric"] == metric) & (table["pooling"] == pooling)
-    return table[wanted & table["after_arm"].isna() & table["block"].notna()]
-
-
-def _by_block(table: pd.DataFrame) -> Iterator[tuple[int, pd.DataFrame]]:
-    for block, part in table.groupby("block", sort=True):
-        yield int(str(block)), part
-
-
-def _per_sentence(part: pd.DataFrame) -> pd.DataFrame:
-    """score and weight of each sentence, averaged over draws."""
-    return part.groupby(_SENTENCE, sort=True)[["score", "weight"]].mean()
-
-
-def _scale(metric: str) -> float:
-    return 100.0 if metric in POINTS else 1.0
-
-
-def _bootstrap(found: Moments, coefficients: tuple[float, ...]) -> Interval | None:
-    if found.sums is None or found.weights is None:
-        return None
-    return bca(np.asarray(coefficients) @ found.sums, found.weights)
+def _contrasts(measure: str, found: Sequence[Difference], by: str, name: str) -> list[dict[str, object]]:
+    """Differences, tested over the blocks of one metric together."""
+    families: dict[tuple[object, ...], list[Difference]] = {}
+    for one in found:
+        families.setdefault(one[0].key("block", "layers"), []).append(one)
+    out = []
+    for members in families.values():
+        level = bonferroni_level(0.95, len(members))
+        adjusted = holm([difference.estimate.p_two_sided() for _, difference in members])
+        for (one, difference), p in zip(members, adjusted, strict=True):
+            estimate, interval = difference.estimate, difference.interval
+            entry = {
+                "experiment": EXPERIMENT,
+                "measure": measure,
+                **one.named,
+                by: name,
+                "kind": "difference",
+                "value": estimate.value,
+                "ci95": as_list(interval),
+                "ci_simultaneous": as_list(estimate.interval(level)),
+                "p_holm": p,
+                "n_items": difference.moments.n_items,
+                "n_clusters": difference.moments.n_clusters,
+                "defined": estimate.value is not None,
+            }
+            out.append(entry if interval else {**entry, "why": estimate.why or "too few sentences"})
+    return out

@@ -6,7 +6,7 @@ import pandas as pd
 
 from polarlens.perturbation.audit import CORNERS, AuditDesign
 from polarlens.statistics import audit as audits
-from polarlens.statistics import curvature, repairs, travels
+from polarlens.statistics import curvature, probing, repairs, travels
 from polarlens.statistics.baseline import baseline
 from polarlens.statistics.cells import cell_entries
 from polarlens.statistics.claims import CLAIMS, Setting, claim_entries
@@ -85,7 +85,7 @@ def summarise(
         for where in dict.fromkeys((positions, *_positions_run(compared)))
     }
     audited = None if design is None else _audit(others.get("audit"), design, setting, unigram_nll)
-    added = [entries for name, found in others.items() if (entries := _entries(name, found, setting))]
+    added = [entries for name, found in others.items() if (entries := _entries(name, found, setting, unigram_nll))]
     handed = {claim: found for entries in added for claim, found in entries.given.items()}
     reasons = {id_: why for id_, why in _refusals(skipped).items() if id_ not in handed} | dict(not_run or {})
     return {
@@ -117,12 +117,14 @@ def summarise(
     }
 
 
-def _entries(experiment: str, rows: pd.DataFrame, setting: Setting) -> Entries | None:
+def _entries(experiment: str, rows: pd.DataFrame, setting: Setting, unigram_nll: float | None) -> Entries | None:
     """What another experiment adds to the summary."""
     if rows.empty or experiment == audits.EXPERIMENT:
         return None
     if experiment == repairs.EXPERIMENT:
         return repairs.repair_entries(rows, setting.policies, setting.loss_measure)
+    if experiment == probing.EXPERIMENT:
+        return probing.probing_entries(rows, setting.policies, unigram_nll)
     if experiment == curvature.EXPERIMENT:
         blocks = curvature.block_curvatures(rows, setting.loss_measure, setting.policies)
         return Entries(*curvature.curvature_entries(blocks))
