@@ -7,7 +7,7 @@ import pytest
 from polarlens.data.read import read_trees
 from polarlens.models import LanguageModel, resolve_bos
 from polarlens.probing import align_trees, probe
-from polarlens.statistics.probing import claim_c6, claim_c7, probe_scores
+from polarlens.statistics.probing import probe_scores, probing_entries
 
 
 @pytest.mark.full
@@ -17,12 +17,12 @@ def test_parts_of_speech_are_in_the_direction(smollm2: LanguageModel, shared_dat
     bos = resolve_bos(smollm2.tokenizer, "auto").id
     aligned = align_trees(trees, smollm2.tokenizer, bos, window=smollm2.window)
     assert (len(aligned.items), aligned.unaligned) == (400, 0)
-    rows = probe(smollm2, aligned, has_bos=True, blocks=(smollm2.n_layers // 2,), poolings=("last",)).rows
+    rows = probe(smollm2, aligned, has_bos=True, blocks=(smollm2.n_layers // 2,), poolings=("last",)).clean()
     accuracy = {
-        str(s.named["representation"]): (s.estimate.value or 0.0, s.interval)
+        str(s.named["representation"]): (s.found.estimate.value or 0.0, s.found.interval)
         for s in probe_scores(rows)
         if s.named["metric"] == "accuracy"
     }
-    print(accuracy, claim_c6(rows, smollm2.n_layers), claim_c7(rows, smollm2.n_layers))
+    print(accuracy, probing_entries(rows.assign(task=None), {}).given)
     assert accuracy["direction"][0] > 85
     assert abs(accuracy["norm"][0] - accuracy["majority"][0]) < 15

@@ -105,8 +105,13 @@ def test_perturbed_states(arm: str, layers: tuple[int, ...], trees: tuple[Aligne
     clean = clean_states(lm, trees, (-1, 0, 1, 2), has_bos=True)
     condition = Condition("p", "all", arm, 0.3, 4, None)  # type: ignore[arg-type]
     engine = Engine(lm, Protocol(layers, "relative", {"p": PAPER}), kl=False)
-    found = perturbed_states(engine, trees, condition, clean, has_bos=True, batch_tokens=150)
+    found, realised = perturbed_states(engine, trees, condition, clean, has_bos=True, batch_tokens=150)
     assert found.blocks == tuple(range(layers[0], 3))
+    tokens = sum(len(ids) for tree in trees for ids in tree.encoded.sequences)
+    assert sum(int(one.first_count.sum()) for one in realised) == tokens
+    for one in realised:
+        ratios = {layer: got / asked for layer, (got, asked) in one.by_layer.items()}
+        assert ratios == pytest.approx(dict.fromkeys(layers, 1), rel=1e-5)
     wanted = one_by_one(lm, trees, condition, layers)
     for pooling in ("last", "mean"):
         for block in found.blocks:

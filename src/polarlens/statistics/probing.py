@@ -90,7 +90,7 @@ def probe_scores(rows: pd.DataFrame, policies: Policies | None = None) -> list[P
         cell = pd.Series(list(key), index=[*_PROBE, *_AFTER], dtype=object)
         named = {str(name): value for name, value in cell[cell.notna()].items()}
         if "block" in named:
-            named["block"] = int(str(named["block"]))
+            named["block"] = int(float(str(named["block"])))
         by_sentence = part.groupby(_SENTENCE, sort=True)
         sentences = part.pivot_table(values="score", index=_SENTENCE, columns="seed", aggfunc="mean", sort=True)
         shared = draws_shared(policies or {}, str(named.get("policy_id")), str(named.get("after_arm")))
