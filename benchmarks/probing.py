@@ -29,7 +29,7 @@ def main():
     parser.add_argument("--treebank", required=True)
     parser.add_argument("--limit", type=int)
     parser.add_argument("--blocks", help="comma-separated; five blocks and no embeddings by default")
-    parser.add_argument("--poolings", default="last")
+    parser.add_argument("--poolings", default="last,mean")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -59,7 +59,6 @@ def main():
     lap("scoring")
     scores = probe_scores(rows)
     lap("statistics")
-    unconverged = sum(not fit.converged for probe in probes.fitted for fit in (probe.tags, probe.control))
     found = {
         "sentences": len(aligned.items),
         "words": len(words.form),
@@ -68,17 +67,17 @@ def main():
         "cpu_s": cpu,
         "total_s": round(sum(seconds.values()), 1),
         "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
-        "unconverged": f"{unconverged} of {2 * len(probes.fitted)}",
+        "unconverged": f"{probes.unconverged} of {2 * len(probes.fitted)}",
     }
     for name, value in found.items():
         print(f"{name:12} {value}")
     for score in scores:
         if score.named["metric"] in ("accuracy", "gain"):
-            low, high = score.interval or (float("nan"), float("nan"))
+            low, high = score.found.interval or (float("nan"), float("nan"))
             cell = " ".join(
                 str(score.named[name]) for name in ("target", "metric", "pooling", "block", "representation")
             )
-            print(f"{cell:50} {score.estimate.value:8.3f} [{low:.3f}, {high:.3f}]")
+            print(f"{cell:50} {score.found.estimate.value:8.3f} [{low:.3f}, {high:.3f}]")
     if options.json:
         options.json.write_text(json.dumps(found, indent=1))
 

@@ -120,6 +120,8 @@ def test_text_and_yaml_values_read_alike(key: str, values: list[Any], read: Any)
         ("limit", "0", "too small"),
         ("max_tokens", "1", "the least is 2"),
         ("batch_tokens", -1, "too small"),
+        ("treebank_limit", "49", "49 is too small; the least is 50"),
+        ("treebank", ["a.conllu"], "is not a name"),
         ("layers", "15-8", "Write 8-15"),
         ("layers", True, "does not name blocks"),
         ("layers", [], "names no block"),
@@ -150,7 +152,7 @@ def test_unknown_keys_name_the_nearest_known_one(key: str, nearest: str) -> None
         RunConfig(**{key: 1})
 
 
-ASKED = {"treebank": "a.conllu", "repair": "attention", "repair_layers": "3", "ci_width": "0.1", "ray_address": "a"}
+ASKED = {"repair": "attention", "repair_layers": "3", "ci_width": "0.1", "ray_address": "a"}
 
 
 @pytest.mark.parametrize(("key", "refused"), NOT_IN_THIS_VERSION)

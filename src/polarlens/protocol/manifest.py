@@ -3,13 +3,14 @@
 import dataclasses
 import shlex
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from collections.abc import Sequence as Many
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from polarlens.errors import UsageError
+from polarlens.probing import AlignedTrees
 from polarlens.protocol.audit import design_of, refers
 from polarlens.protocol.environment import hardware, versions
 from polarlens.protocol.experiments import all_skipped, all_wanted
@@ -27,7 +28,8 @@ def build_manifest(
 ) -> dict[str, Any]:
     """The manifest as it stands before the units are done; `old` is that of the run which is extended.
 
-    Raises UsageError when units would draw from other reference states than those of the rows that are there.
+    Raises UsageError when units would draw from other reference states than those of the rows that are there, and when
+    a treebank labels its words otherwise than it did.
 
     What is said about a task of the earlier run that is not asked for now, or of which only some items are, stays: the
     manifest describes all rows of the folder.
@@ -40,6 +42,8 @@ def build_manifest(
     new = [task for task in prepared.data if len(task.by_key) >= most.get(task.task, 0)]
     for one in all_wanted(prepared):
         wanted[one.key] = one.with_earlier(wanted.get(one.key))
+    data = earlier.get("data", {}) | {task.task: _data(task) for task in new}
+    _check_labels(prepared, earlier, data)
     unigram = unigram_nll(new, len(lm.tokenizer))
     return {
         "schema": 1,
@@ -60,7 +64,7 @@ def build_manifest(
         "deltas": {key: sorted({a.condition.delta for a in one.asked} - {0.0}) for key, one in wanted.items()},
         "site_medians": earlier.get("site_medians") or _site_medians(prepared),
         "references": _references(prepared, units, earlier.get("references")),
-        "data": earlier.get("data", {}) | {task.task: _data(task) for task in new},
+        "data": data,
         "wanted": {key: one.document for key, one in wanted.items()},
         "unigram_nll": earlier.get("unigram_nll") if unigram is None else unigram,
         "state_profile": earlier.get("state_profile") or _profile(prepared),
@@ -76,16 +80,35 @@ def build_manifest(
 
 
 def _data(task: TaskData) -> dict[str, Any]:
-    encoding, aligned = task.encoding, task.aligned
-    words = {} if aligned is None else {name: getattr(aligned, name) for name in ("words", "unaligned", "shared")}
+    encoding = task.encoding
     return {
-        **words,
         "sources": list(task.sources),
         "items": len(encoding.items),
         "skipped": dict(encoding.skipped),
         "share_cut": encoding.share_cut,
         "items_sha256": digest(sorted(task.by_key)),
+        **({} if task.aligned is None else _words(task.aligned)),
     }
+
+
+def _words(trees: AlignedTrees) -> dict[str, Any]:
+    """What became of the words, and what they are labelled with."""
+    counts = {name: getattr(trees, name) for name in ("words", "unaligned", "shared")}
+    labels = [
+        [one.tree.item, [(word.form, word.upos, word.head, word.span) for word in one.tree.words]]
+        for one in trees.items
+    ]
+    return {**counts, "labels_sha256": digest(labels)}
+
+
+def _check_labels(prepared: Prepared, earlier: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+    before, now = (one.get("trees", {}).get("labels_sha256") for one in (earlier.get("data", {}), data))
+    if before not in (None, now):
+        raise UsageError(
+            "the folder holds probes of the same sentences with other parts of speech or heads",
+            where=str(prepared.config.out),
+            fix="Give the same treebank; or choose another folder with --out, or --overwrite.",
+        )
 
 
 def _site_medians(prepared: Prepared) -> dict[str, dict[str, float]]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence as Many
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 import pandas as pd
 import pyarrow as pa
@@ -18,7 +18,7 @@ from polarlens.rows.schema import SCHEMAS
 
 _UNIT = b"polarlens.unit"
 
-Rows = Many[Mapping[str, Any]] | pa.Table
+Rows: TypeAlias = Many[Mapping[str, Any]] | pa.Table
 """Rows of a unit: one mapping each, or a table with some of the schema's columns."""
 
 

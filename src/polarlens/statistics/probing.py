@@ -51,8 +51,10 @@ class Found:
     def interval(self) -> Interval | None:
         """95 %: the bootstrap, or the t where there is none (all words right, few sentences, shared draws)."""
         m = self.moments
-        resampled = m.sums is not None and m.weights is not None and m.seed is None
-        found = bca(np.asarray(self.coefficients) @ m.sums, m.weights) if resampled else None
+        if m.sums is not None and m.weights is not None and m.seed is None:
+            found = bca(np.asarray(self.coefficients) @ m.sums, m.weights)
+        else:
+            found = None
         return found or self.estimate.interval()
 
 
@@ -211,8 +213,8 @@ def _cell(measure: str, one: ProbeScore, found: Found) -> dict[str, object]:
 def _contrasts(measure: str, found: Sequence[Difference], by: str, name: str) -> list[dict[str, object]]:
     """Differences, tested over the blocks of one metric together."""
     families: dict[tuple[object, ...], list[Difference]] = {}
-    for one in found:
-        families.setdefault(one[0].key("block", "layers"), []).append(one)
+    for pair in found:
+        families.setdefault(pair[0].key("block", "layers"), []).append(pair)
     out = []
     for members in families.values():
         level = bonferroni_level(0.95, len(members))
