@@ -62,9 +62,10 @@ BAD_USAGE = [
     (["run", "x", "--delta"], "--delta"),
     (["run", "x", "--overwrite=yes"], "--overwrite"),
     (["run", "x", "--executor", "ray"], "--executor: ray is not in this version"),
-    (["run", "x", "--experiments", "sweep,probing"], "--experiments: probing is not in this version"),
+    (["run", "x", "--experiments", "sweep,probing"], "--treebank: probing needs a treebank, and none is named"),
     (["run", "x", "--ci-width", "0.1"], "--ci-width: not in this version"),
-    (["run", "x", "--treebank", "a.conllu"], "--treebank: not in this version"),
+    (["run", "x", "--treebank", "a.conllu"], "a.conllu: "),
+    (["run", "x", "--treebank", "bundled", "--treebank-limit", "20"], "--treebank-limit: 20 is too small"),
     (["run", "x", "x"], "MODEL: x is named twice"),
     (["run", "x", "--config", "none.yaml"], "none.yaml: cannot be read"),
     (["report", "none"], "none: this folder holds no run"),
@@ -114,9 +115,19 @@ def test_help_version_and_usage_errors_load_nothing_heavy(tmp_path: Path) -> Non
 def test_help_names_every_supported_option_and_none_of_the_others(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--help"]) == 0
     shown = capsys.readouterr().out
-    for option in ("--text", "--pairs", "--layers", "--delta-mode", "--seeds", "--out", "--config", "--json"):
+    for option in (
+        "--text",
+        "--pairs",
+        "--layers",
+        "--delta-mode",
+        "--seeds",
+        "--out",
+        "--config",
+        "--treebank",
+        "--json",
+    ):
         assert option in shown
-    assert "--treebank" not in shown
+    assert "--ray-address" not in shown
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Probing as an experiment of a run: its rows, resuming and extending, what is refused, what is skipped."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -190,6 +191,24 @@ def test_the_paper_preset_shares_draws(lm, files, tmp_path):
     assert set(after.delta) == {5.0}
     assert after.sign.isna().all()
     assert all(one["ci95"] for one in found.summary["cells"] if one["measure"] == "drop" and one["mean"])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda text: "\n\n".join(text.split("\n\n")[:20]) + "\n\n", "20 sentences are too few for probes"),
+        (lambda text: re.sub(r"(?m)^((?:[^\t\n]+\t){3})[A-Z]+", r"\1X", text), "one value of upos: only 'X'"),
+        (lambda text: "", "empty"),
+        (lambda text: "# text = a\n\n", "no trees"),
+        (lambda text: text.replace("\t0\troot", "\t99\troot", 1), "99"),
+    ],
+    ids=["few", "one tag", "empty", "no trees", "head"],
+)
+def test_bad_treebanks_write_nothing(lm, files, tmp_path, change, said):
+    (tmp_path / "trees.conllu").write_text(change(Path(files["treebank"]).read_text()))
+    with pytest.raises(UsageError, match=said):
+        run(lm, out=tmp_path / "o", treebank=str(tmp_path / "trees.conllu"), **ALONE)
+    assert not (tmp_path / "o").exists()
 
 
 def test_what_is_read_and_asked():

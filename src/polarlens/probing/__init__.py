@@ -2,7 +2,7 @@
 
 from polarlens.probing.alignment import AlignedTree, AlignedTrees, align_trees
 from polarlens.probing.extraction import default_blocks
-from polarlens.probing.probe import Probed, probe
+from polarlens.probing.probe import Probed, check_trees, probe
 from polarlens.probing.probes import Probes
 from polarlens.probing.representations import REPRESENTATIONS
 
@@ -13,6 +13,7 @@ __all__ = [
     "Probed",
     "Probes",
     "align_trees",
+    "check_trees",
     "default_blocks",
     "probe",
 ]

@@ -62,6 +62,11 @@ class Probed:
         return {"sentences": len(self.probes.words.trees), **words, "unconverged": self.probes.unconverged}
 
 
+def check_trees(trees: AlignedTrees) -> None:
+    """Raise UsageError where no probe can be trained on these trees (see `words.check`); needs no model."""
+    Probes(words_of(trees.items))
+
+
 def probe(
     lm: "LanguageModel", trees: AlignedTrees, *, has_bos: bool, blocks: tuple[int, ...] | None = None,
     poolings: Many[str] = POOLINGS, batch_tokens: int = 2048, memory: int = MEMORY, seed: int = 0,

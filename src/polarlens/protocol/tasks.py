@@ -50,16 +50,19 @@ class TaskData:
 def read_data(config: RunConfig) -> Read:
     """Read what the configuration names, so that bad data is found before a model is loaded."""
     asked = sources(config)
+    trees = read_trees([asked.treebank], limit=asked.treebank_limit) if asked.treebank else None
     texts = (
         read_texts(asked.text, text_filter=config.text_filter or "none", limit=asked.text_limit) if asked.text else None
     )
     pairs = read_pairs(asked.pairs, limit=asked.pairs_limit) if asked.pairs else None
-    trees = read_trees([asked.treebank], limit=asked.treebank_limit) if asked.treebank else None
     return Read(texts, pairs, trees)
 
 
 def encode_data(read: Read, config: RunConfig, lm: "LanguageModel", bos: "BosPolicy") -> list[TaskData]:
-    """Token ids of every task that has data. Raises UsageError when a task is left without items."""
+    """Token ids of every task that has data. Raises UsageError when a task is left without items.
+
+    So it does where no probe can be trained on the trees.
+    """
     tasks = []
     if read.texts is not None:
         encoding = encode_texts(read.texts.items, lm.tokenizer, bos.id, max_tokens=config.max_tokens, window=lm.window)
@@ -68,7 +71,7 @@ def encode_data(read: Read, config: RunConfig, lm: "LanguageModel", bos: "BosPol
         encoding = encode_pairs(read.pairs.items, lm.tokenizer, bos.id, window=lm.window)
         tasks.append(TaskData("pairs", encoding, read.pairs.sources, bos.id is not None))
     if read.trees is not None:
-        from polarlens.probing import align_trees
+        from polarlens.probing import align_trees, check_trees
 
         aligned = align_trees(read.trees.items, lm.tokenizer, bos.id, window=lm.window)
         encoding = Encoding(tuple(tree.encoded for tree in aligned.items), aligned.skipped)
@@ -81,4 +84,6 @@ def encode_data(read: Read, config: RunConfig, lm: "LanguageModel", bos: "BosPol
                 where=", ".join(str(source["spec"]) for source in task.sources),
                 fix="Give other data, or a model with a longer window.",
             )
+        if task.aligned is not None:
+            check_trees(task.aligned)
     return tasks
