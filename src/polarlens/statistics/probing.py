@@ -10,6 +10,7 @@ points, the others fractions.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,9 +21,9 @@ from polarlens.statistics.claims_given import Given
 from polarlens.statistics.contrasts import comparisons, contrast_entries
 from polarlens.statistics.damage import damages
 from polarlens.statistics.entries import Entries
-from polarlens.statistics.estimates import Policies, draws_shared
+from polarlens.statistics.estimates import Policies, draws_shared, item_means
 from polarlens.statistics.floors import usable_conditions
-from polarlens.statistics.intervals import Estimate, Interval, Moments, as_list, moments
+from polarlens.statistics.intervals import Array, Estimate, IntArray, Interval, Moments, as_list, moments
 from polarlens.statistics.multiplicity import bonferroni_level, holm
 
 EXPERIMENT = "probing"
@@ -62,13 +63,17 @@ class Found:
 class ProbeScore:
     """One metric of one probe. named: the cell's columns that are not null.
 
-    sentences: the score of each sentence (dataset, item, cluster), a column per seed; weight: of the same sentences.
+    sentence: (I,) codes of its sentences, ascending, the same in all scores of a table; cluster: (I,) of these.
+    seeds: (J,). values: (I, J) scores, averaged over the rows of a seed, NaN where there is none. weight: (I,).
     n_draws: rows of a sentence. shared: whether sentences share the draw of a seed.
     """
 
     named: Mapping[str, object]
-    sentences: pd.DataFrame
-    weight: pd.Series
+    sentence: IntArray
+    cluster: IntArray
+    seeds: IntArray
+    values: Array
+    weight: Array
     n_draws: int
     shared: bool
 
@@ -86,36 +91,59 @@ def probe_scores(rows: pd.DataFrame, policies: Policies | None = None) -> list[P
     """The score of every cell: one block, representation, target, metric, pooling and perturbation."""
     table = rows.reindex(columns=[*_PROBE, *_AFTER, *_SENTENCE, "seed", "score", "weight"])
     table["cluster"] = table["cluster"].where(table["cluster"].notna(), table["item"])
-    table["seed"] = table["seed"].astype("Int64").fillna(_NO_DRAW).astype(np.int64)
+    # Codes in the order of the names, so that the order of the rows decides nothing.
+    codes = {
+        name: np.asarray(table.groupby(columns, sort=True, dropna=False).ngroup(), dtype=np.int64)
+        for name, columns in (("sentence", _SENTENCE), ("cluster", "cluster"))
+    }
+    seed = np.asarray(table["seed"].astype("Int64").fillna(_NO_DRAW), dtype=np.int64)
+    score, weight = (table[name].to_numpy(np.float64) for name in ("score", "weight"))
+    indices: Mapping[Any, Any] = table.groupby([*_PROBE, *_AFTER], dropna=False, sort=True).indices
     out = []
-    for key, part in table.groupby([*_PROBE, *_AFTER], dropna=False, sort=True):
-        cell = pd.Series(list(key), index=[*_PROBE, *_AFTER], dtype=object)
-        named = {str(name): value for name, value in cell[cell.notna()].items()}
+    for key, found in indices.items():
+        where: IntArray = np.asarray(found, dtype=np.int64)
+        named = {name: value for name, value in zip((*_PROBE, *_AFTER), tuple(key), strict=True) if not pd.isna(value)}
         if "block" in named:
-            named["block"] = int(float(str(named["block"])))
-        by_sentence = part.groupby(_SENTENCE, sort=True)
-        sentences = part.pivot_table(values="score", index=_SENTENCE, columns="seed", aggfunc="mean", sort=True)
+            named["block"] = int(named["block"])
+        sentence, first, row = np.unique(codes["sentence"][where], return_index=True, return_inverse=True)
+        seeds, column = np.unique(seed[where], return_inverse=True)
+        flat, size = row * len(seeds) + column, len(sentence) * len(seeds)
+        count = np.bincount(flat, minlength=size)
+        with np.errstate(invalid="ignore"):
+            values = np.bincount(flat, weights=score[where], minlength=size) / count
         shared = draws_shared(policies or {}, str(named.get("policy_id")), str(named.get("after_arm")))
-        out.append(ProbeScore(named, sentences, by_sentence["weight"].first(), int(by_sentence.size().max()), shared))
+        out.append(
+            ProbeScore(
+                named,
+                sentence,
+                codes["cluster"][where][first],
+                seeds,
+                values.reshape(len(sentence), len(seeds)),
+                weight[where][first],
+                int(np.bincount(row).max()),
+                shared,
+            )
+        )
     return out
 
 
 def combination(scores: Sequence[ProbeScore], coefficients: Sequence[float]) -> Found:
     """sum_k c_k score_k of scores in one metric, paired by sentence."""
     bounded = scores[0].named["metric"] in POINTS
-    index = reduce(pd.Index.intersection, [one.sentences.index for one in scores]).sort_values()
-    drawn = [one.sentences.columns for one in scores if one.shared]
+    sentence = reduce(np.intersect1d, [one.sentence for one in scores])
+    drawn = [one.seeds for one in scores if one.shared]
     values = []
     for one in scores:
-        table = one.sentences.loc[index]
-        if drawn and one.shared:
-            values.append(table[reduce(pd.Index.intersection, drawn)].to_numpy(np.float64))
+        here = one.values[np.searchsorted(one.sentence, sentence)]
+        if one.shared:
+            values.append(here[:, np.searchsorted(one.seeds, reduce(np.intersect1d, drawn))])
         else:
-            values.append(table.mean(axis=1).to_numpy(np.float64)[:, None])
+            values.append(item_means(here))
+    of = np.searchsorted(scores[0].sentence, sentence)
     found = moments(
         np.stack(np.broadcast_arrays(*values)) * (100.0 if bounded else 1.0),
-        scores[0].weight.loc[index].to_numpy(np.float64),
-        index.get_level_values("cluster").to_numpy(object).astype(str),
+        scores[0].weight[of],
+        scores[0].cluster[of],
         shared_draws=bool(drawn),
         bounded=bounded,
     )
