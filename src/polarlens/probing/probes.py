@@ -102,7 +102,8 @@ class Probes:
 
         Every fit runs on one thread and several fits at a time, so that no bit depends on the number of threads.
         """
-        with fitting(), ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        threads = torch.get_num_threads()  # before `fitting` says 1
+        with fitting(), ThreadPoolExecutor(threads) as pool:
             for pooling in states.states:
                 for block in states.blocks:
                     at, profile = states.at(block, pooling), states.profile(block, pooling)
