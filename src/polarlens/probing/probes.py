@@ -114,6 +114,7 @@ class Probes:
         values = representation.of(at, profile)
         entered = Entered.fitted(values[self.parts["train"]], binned=representation.binned)
         x = entered(values)
+        del values  # as large as the states, in each thread
         train, dev = (self._known("upos", part) for part in ("train", "dev"))
         tags = classifier(x[train], self.words.upos[train], x[dev], self.words.upos[dev], CLASS_PENALTIES)
         control = classifier(x[train], self.control[train], x[dev], self.control[dev], (tags.penalty,))

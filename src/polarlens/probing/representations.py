@@ -68,7 +68,9 @@ class Entered:
 
     def __call__(self, values: Array) -> Features:
         """(N, k) -> (N, k), or (N, 21 k): each number followed by its one-hot bins."""
-        return ((_columns(values, self.edges) - self.mean) / self.scale).astype(np.float32)
+        columns = _columns(values, self.edges) - self.mean
+        columns /= self.scale
+        return columns.astype(np.float32)
 
 
 def _columns(values: Array, edges: Array | None) -> Array:
