@@ -8,6 +8,7 @@ from polarlens.errors import UsageError
 from polarlens.report.figures.audit import audit_lines, audit_panels
 from polarlens.report.figures.curvature import curvature_lines, curvature_panels
 from polarlens.report.figures.dissociation import dissociation_lines, dissociation_panels
+from polarlens.report.figures.encoding import encoding_lines, encoding_panels
 from polarlens.report.figures.figure import Figure, write
 from polarlens.report.figures.propagation import propagation_lines, propagation_panels
 from polarlens.report.figures.repair import repair_lines, repair_panels
@@ -29,6 +30,7 @@ FIGURES: Mapping[str, Figure] = {
         repair_layers_panels, repair_layers_lines, "Run the experiment `repair` with `repair_layers` at `each`."
     ),
     "propagation": Figure(propagation_panels, propagation_lines, "Run the experiment `propagation`."),
+    "encoding": Figure(encoding_panels, encoding_lines, "Run the experiment `probing` with a treebank."),
     "curvature": Figure(curvature_panels, curvature_lines, "Run the experiment `curvature`."),
 }
 

@@ -34,11 +34,12 @@ def curves(
     percent: bool = False,
     level: float = 0.0,
     height: int = 220,
+    groups: Sequence[str] = ARMS,
 ) -> "alt.LayerChart":
     """Points with `block`, `arm`, `value` (a number), `low`, `high` and `shown`; blocks are drawn to scale.
 
     log: a log axis, which all values must be above 0 for; None: where they are, intervals too, and far apart. level:
-    a faint line of reference.
+    a faint line of reference. groups: the two values of `arm` that get the colours; any other one is drawn in ink.
     """
     import altair as alt
 
@@ -59,7 +60,7 @@ def curves(
         axis = alt.Axis(tickCount=6, format="%" if percent else "~r")
         scale = alt.Scale(domain=domain, nice=False, zero=False)
     name = y + (", log scale" if log else "")
-    arms = [arm for arm in ARMS if any(p["arm"] == arm for p in points)] or [points[0]["arm"]]
+    arms = [arm for arm in groups if any(p["arm"] == arm for p in points)] or [points[0]["arm"]]
     shift = {arm: SHIFT * (k - (len(arms) - 1) / 2) for k, arm in enumerate(arms)}
     floor = domain[0] if log else None
     data = [{**p, "x": p["block"] + shift[p["arm"]], "low": _above(p["low"], floor)} for p in points]
@@ -69,7 +70,7 @@ def curves(
     across = across.scale(domain=[blocks[0] - 0.5, blocks[-1] + 0.5], nice=False, zero=False)
     up, low = (alt.Y(f"{field}:Q", title=name, axis=axis, scale=scale) for field in ("value", "low"))
     base = alt.Chart(alt.InlineData(values=data)).encode(x=across)
-    base = base.encode(color=colour() if arms[0] in ARMS else alt.value("#333333"))
+    base = base.encode(color=colour(groups) if arms[0] in groups else alt.value("#333333"))
     lines = [
         base.transform_filter(f"datum.arm === '{arm}'").mark_line(strokeWidth=1.8, strokeDash=dash, clip=True)
         for arm, dash in zip(arms, DASHES, strict=False)
@@ -79,7 +80,7 @@ def curves(
     layers: list[Any] = [
         *(line.encode(y=up) for line in lines),
         bars.encode(y=low, y2="high:Q"),
-        marks.encode(shape=shape()) if arms[0] in ARMS else marks,
+        marks.encode(shape=shape(groups)) if arms[0] in groups else marks,
     ]
     if domain[0] <= level <= domain[1] and not (log and level <= 0):
         layers.insert(0, alt.Chart(alt.InlineData(values=[{}])).mark_rule(color=FAINT).encode(y=alt.datum(level)))
