@@ -4,7 +4,7 @@ import numpy as np
 
 from polarlens.statistics.damage import Damages
 from polarlens.statistics.estimates import clean_moments
-from polarlens.statistics.intervals import Interval, as_list
+from polarlens.statistics.intervals import as_list, on_the_scale
 
 
 def baseline(damages: Damages) -> dict[str, object]:
@@ -34,14 +34,10 @@ def _pairs(damages: Damages) -> dict[str, object] | None:
     estimate = moments.linear(1.0)
     out: dict[str, object] = {
         "accuracy": estimate.value,
-        "ci95": as_list(_on_the_scale(estimate.interval())),
+        "ci95": as_list(on_the_scale(estimate.interval())),
         "n_items": len(items),
         "ties": int(items["tie"].sum()),
         "unequal_length": int(items["unequal"].sum()),
         "unequal_length_share": float(np.mean(items["unequal"].to_numpy(np.float64))),
     }
     return {**out, "why": estimate.why} if estimate.why else out
-
-
-def _on_the_scale(interval: Interval | None) -> Interval | None:
-    return None if interval is None else (max(interval[0], 0.0), min(interval[1], 100.0))

@@ -231,6 +231,11 @@ def as_list(interval: Interval | None) -> list[float] | None:
     return None if interval is None else [float(interval[0]), float(interval[1])]
 
 
+def on_the_scale(interval: Interval | None) -> Interval | None:
+    """The part of an accuracy's interval that lies between 0 and 100 points."""
+    return None if interval is None else (max(interval[0], 0.0), min(interval[1], 100.0))
+
+
 def inside(interval: Interval | None, low: float, high: float) -> bool:
     """Whether the interval exists and lies strictly between `low` and `high`."""
     return interval is not None and low < interval[0] and interval[1] < high

@@ -23,7 +23,7 @@ from polarlens.statistics.damage import damages
 from polarlens.statistics.entries import Entries
 from polarlens.statistics.estimates import Policies, draws_shared, item_means
 from polarlens.statistics.floors import usable_conditions
-from polarlens.statistics.intervals import Array, Estimate, IntArray, Interval, Moments, as_list, moments
+from polarlens.statistics.intervals import Array, Estimate, IntArray, Interval, Moments, as_list, moments, on_the_scale
 from polarlens.statistics.multiplicity import bonferroni_level, holm
 
 EXPERIMENT = "probing"
@@ -187,8 +187,8 @@ def probing_entries(rows: pd.DataFrame, policies: Policies, unigram_nll: float |
         drop_differences(scores),
     )
     out = Entries()
-    out.cells = [_cell("score", one, one.found) for one in scores]
-    out.cells += [_cell("drop", one, found) for one, found in dropped]
+    out.cells = [_cell("score", one, one.found, _level_interval(one)) for one in scores]
+    out.cells += [_cell("drop", one, found, found.interval) for one, found in dropped]
     out.contrasts = [*_contrasts("score", between, "representation", "direction - norm")]
     out.contrasts += _contrasts("drop", arms, "after_arm", "angular - magnitude")
     alone = damages(rows[rows["task"].notna()])
@@ -223,8 +223,13 @@ def _given(one: ProbeScore, found: Found) -> Given:
     return Given(found.estimate, block=int(str(one.named["block"])))
 
 
-def _cell(measure: str, one: ProbeScore, found: Found) -> dict[str, object]:
-    estimate, interval = found.estimate, found.interval
+def _level_interval(one: ProbeScore) -> Interval | None:
+    interval = one.found.interval
+    return on_the_scale(interval) if one.named["metric"] == "accuracy" else interval
+
+
+def _cell(measure: str, one: ProbeScore, found: Found, interval: Interval | None) -> dict[str, object]:
+    estimate = found.estimate
     entry: dict[str, object] = {
         "experiment": EXPERIMENT,
         "measure": measure,

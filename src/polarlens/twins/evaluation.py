@@ -17,7 +17,7 @@ from polarlens.engine.engine import Engine
 from polarlens.english import MinimalPair
 from polarlens.models import load
 from polarlens.models.tokens import resolve_bos
-from polarlens.statistics.intervals import Array, Estimate, as_list, clustered_mean, moments
+from polarlens.statistics.intervals import Array, Estimate, as_list, clustered_mean, moments, on_the_scale
 from polarlens.twins.batches import Rows, rows_of
 from polarlens.twins.corpus import Corpus
 from polarlens.twins.generated import held_out_pairs
@@ -94,7 +94,8 @@ def pair_accuracy(lm: "LanguageModel", pairs: Sequence[Pair]) -> dict[str, Any]:
     kept = [pair for pair in pairs if pair.item in of]
     points = [50.0 * (1 + np.sign(of[pair.item])) for pair in kept]
     found = moments([points], None, [pair.cluster for pair in kept], bounded=True)
-    return {**_shown(found.linear(1.0)), "pairs": len(kept)}
+    accuracy = found.linear(1.0)
+    return {"mean": accuracy.value, "ci95": as_list(on_the_scale(accuracy.interval())), "pairs": len(kept)}
 
 
 def generated_accuracy(lm: "LanguageModel", made: Sequence[MinimalPair]) -> dict[str, dict[str, Any]]:
