@@ -1,39 +1,16 @@
 """The tables of repair, propagation, curvature and audit: numbers with intervals, a reason where there is none."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any
 
 from polarlens.report.figures.audit import PANELS, effects
-from polarlens.report.numbers import NONE, estimate, points, probability, share
-from polarlens.report.series import SPLIT, Cell, Series, all_series, headline, published, repair_sites
+from polarlens.report.grid import ARMS, Form, Table, in_nats, in_percent, p_value
+from polarlens.report.numbers import NONE, share
+from polarlens.report.series import SPLIT, Series, all_series, headline, published, repair_sites
 from polarlens.report.shown import Summary
 from polarlens.statistics.audit_words import VERDICT
 
-ARMS = ("magnitude", "angular")
 NOT_RUN = "not run"
-
-
-@dataclass
-class Table:
-    """A table as text. notes: what its numbered dashes mean; filled while the rows are made."""
-
-    title: str
-    head: Sequence[str]
-    rows: list[Sequence[str]] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    def number(self, one: Cell | None, key: str = "mean", form: Callable[[Any, Any], str] | None = None) -> str:
-        """An entry's number with its interval; a dash that points to the reason where it has none."""
-        if one is None:
-            return NONE
-        shown = (form or _nats)(one[key], one["ci95"])
-        why = one.get("why")
-        if why is None or (one[key] is not None and one["ci95"] is not None):
-            return shown
-        if why not in self.notes:
-            self.notes.append(why)
-        return f"{shown} ({self.notes.index(why) + 1})"
 
 
 def repair_tables(summary: Summary) -> list[Table]:
@@ -45,14 +22,14 @@ def repair_tables(summary: Summary) -> list[Table]:
         table = Table(f"Recovered share of the damage. {one.title}, {one.where}", head)
         for name, layers in repair_sites(one):
             said = [NONE if (v := published(summary, name, arm)) is None else share(v) for arm in ARMS]
-            row = _row(table, one, name, layers, _share)
+            row = _row(table, one, name, layers, in_percent)
             table.rows.append([*row, *([", ".join(said) if said != [NONE, NONE] else NONE] if paper else [])])
         out.append(table)
     for one in headline(all_series(summary, "repair", "shapley"), summary):
         table = Table(
             f"Shapley split ({one.unit}). {one.title}, {one.where}", ["path", "layers", *ARMS, "difference", "p (Holm)"]
         )
-        table.rows = [_row(table, one, name, layers, _nats) for name, layers in repair_sites(one) if name in SPLIT]
+        table.rows = [_row(table, one, name, layers, in_nats) for name, layers in repair_sites(one) if name in SPLIT]
         out.append(table)
     return out
 
@@ -67,7 +44,7 @@ def propagation_tables(summary: Summary) -> list[Table]:
     for one in found:
         ratio = one.contrast(kind="ratio")
         arms = [table.number(one.cell(arm=arm)) for arm in ARMS]
-        table.rows.append([one.layers or NONE, one.task, *arms, table.number(ratio, "value"), _p(ratio)])
+        table.rows.append([one.layers or NONE, one.task, *arms, table.number(ratio, "value"), p_value(ratio)])
     return [table]
 
 
@@ -80,7 +57,7 @@ def curvature_tables(summary: Summary) -> list[Table]:
         for block in sorted({cell["block"] for cell in one.cells}):
             difference, ratio = (one.contrast(block=block, kind=kind) for kind in ("difference", "ratio"))
             arms = [table.number(one.cell(block=block, arm=arm)) for arm in ARMS]
-            contrasts = [table.number(difference, "value"), _p(difference), table.number(ratio, "value")]
+            contrasts = [table.number(difference, "value"), p_value(difference), table.number(ratio, "value")]
             table.rows.append([str(block), *arms, *contrasts])
         out.append(table)
     return out
@@ -107,17 +84,17 @@ def effect_tables(summary: Summary) -> list[Table]:
         for kind in ("effect", "interaction"):
             for one in effects(summary, measure, kind):
                 name = one["policy_id"] + (" (interaction)" if kind == "interaction" else "")
-                table.rows.append([name, one["from"], table.number(one, "value"), _p(one)])
+                table.rows.append([name, one["from"], table.number(one, "value"), p_value(one)])
         if table.rows:
             out.append(table)
     return out
 
 
-def _row(table: Table, one: Series, name: str, layers: str | None, form: Callable[[Any, Any], str]) -> list[str]:
+def _row(table: Table, one: Series, name: str, layers: str | None, form: Form) -> list[str]:
     site = {"repair": name, "repair_layers": layers}
     arms = [table.number(one.cell(arm=arm, **site), form=form) for arm in ARMS]
     difference = one.contrast(kind="difference", **site)
-    return [name, layers or NONE, *arms, table.number(difference, "value", form), _p(difference)]
+    return [name, layers or NONE, *arms, table.number(difference, "value", form), p_value(difference)]
 
 
 def _survived(table: Table, row: Mapping[str, Any] | None) -> str:
@@ -129,17 +106,3 @@ def _survived(table: Table, row: Mapping[str, Any] | None) -> str:
     if row["value"] is None and status == NOT_RUN:
         return status
     return f"{status}: {table.number(row, 'value')}"
-
-
-def _p(one: Cell | None) -> str:
-    return NONE if one is None else probability(one.get("p_holm"))
-
-
-def _nats(value: float | None, ci95: Sequence[float] | None) -> str:
-    return estimate(value, ci95, "nats")
-
-
-def _share(value: float | None, ci95: Sequence[float] | None) -> str:
-    """`28.1 % [23.1, 33.1]`."""
-    bounds = "" if ci95 is None else " [{}, {}]".format(*(points(100 * end) for end in ci95))
-    return NONE if value is None else points(100 * value) + " %" + bounds

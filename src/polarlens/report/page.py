@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from polarlens.report.experiment_tables import (
-    Table,
     curvature_tables,
     effect_tables,
     propagation_tables,
@@ -16,8 +15,9 @@ from polarlens.report.experiment_tables import (
 )
 from polarlens.report.figures import FIGURES
 from polarlens.report.figures.style import TITLES
+from polarlens.report.grid import Table
 from polarlens.report.numbers import NONE, listed, nats, share
-from polarlens.report.probing_tables import drop_tables, encoding_table, score_tables
+from polarlens.report.probing_tables import probing_tables
 from polarlens.report.sentence import sentence
 from polarlens.report.shown import Summary, blocks, damages, displacement, model_title, positions_run
 from polarlens.report.tables import Group, baseline_lines, claim_texts, groups
@@ -82,9 +82,7 @@ TABLES: Mapping[str, Callable[[Summary], list[Table]]] = {
     "repair": repair_tables,
     "propagation": propagation_tables,
     "curvature": curvature_tables,
-    "encoding": encoding_table,
-    "scores": score_tables,
-    "drops": drop_tables,
+    "probing": probing_tables,
 }
 
 

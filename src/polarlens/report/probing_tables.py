@@ -1,112 +1,139 @@
-"""The tables of probing: encoding beside computation, all representations, and what a perturbation takes."""
+"""The tables of probing: encoding against computation, scores with their controls, what a perturbation takes."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
-from polarlens.report.encoding import (
-    COMPARED,
-    READ,
+from polarlens.report.grid import ARMS, Form, Table, in_nats, in_points, p_value
+from polarlens.report.numbers import NONE
+from polarlens.report.probes import (
+    POOLING,
     REPRESENTATIONS,
-    Cell,
-    Read,
-    block_cells,
-    clean,
-    only,
-    probe_cells,
-    probe_contrasts,
+    TARGETS,
+    alone,
+    at,
+    block_of,
+    find,
+    headline_noise,
+    probed_blocks,
+    score_contrasts,
+    scores,
+    unit,
 )
-from polarlens.report.experiment_tables import Table
-from polarlens.report.numbers import NONE, estimate, probability
+from polarlens.report.series import Cell
 from polarlens.report.shown import Summary
-from polarlens.statistics.probing import CLAIM_POOLING
 
-ARMS = ("magnitude", "angular")
-BESIDE = (("upos", "accuracy"), ("depth", "gain"))
+EMBEDDINGS = "embeddings"
+_NUMBERS = {
+    "gain": "gain over confounds, R2",
+    "gain_upos": "gain over confounds and part of speech, R2",
+    "r2": "R2 alone",
+    "spearman": "Spearman",
+}
+# target -> metric -> heading; what is shown of each target
+COLUMNS = {
+    "upos": {"accuracy": "accuracy, points", "selectivity": "selectivity, points"},
+    "depth": _NUMBERS,
+    "arc_length": _NUMBERS,
+}
+PER_BLOCK = (("upos", "accuracy", "part of speech, points"), ("depth", "gain", "depth, gain in R2"))
 
 
-def encoding_table(summary: Summary) -> list[Table]:
-    """One line per block: what probes read of norm and direction, and what moving either there costs."""
-    cells = probe_cells(summary)
-    if not cells:
-        return []
-    read = [one for one in READ if (one.target, one.metric) in BESIDE]
-    alone = {task: block_cells(summary, task) for task in ("loss", "pairs")}
-    alone = {task: found for task, found in alone.items() if found}
-    costs = {"loss": "loss damage (nats per token)", "pairs": "accuracy damage (points)"}
-    head = ["block", *(f"{one.title} ({one.unit}): {name}" for one in read for name in COMPARED)]
-    head += [f"{costs[task]}: {arm}" for task in alone for arm in ARMS]
-    table = Table("Encoding beside computation", head)
-    for block in _blocks(cells):
-        row = [str(block)]
-        for one in read:
-            found = clean(cells, one)
-            row += [_number(table, only(found, block=block, representation=name), one) for name in COMPARED]
-        for task, damages in alone.items():
-            at = [only(damages, layers=str(block), arm=arm) for arm in ARMS]
-            unit = "points" if task == "pairs" else "nats"
-            row += [table.number(cell, form=_in(unit)) for cell in at]
+def probing_tables(summary: Summary) -> list[Table]:
+    """Encoding against computation first, then its tests, the scores and the drops; empty where nothing was probed."""
+    found = [_against(summary), _tests(summary), *(_scores(summary, target) for target in COLUMNS), *_drops(summary)]
+    return [table for table in found if table.rows]
+
+
+def _against(summary: Summary) -> Table:
+    """One line per block: what is read from direction and norm, and what either arm costs at that block alone."""
+    damage, clean = alone(summary), scores(summary)
+    noise = headline_noise(damage)
+    delta = f"; damages at delta {damage[0].condition.delta:g}" if damage else ""
+    under = f", {noise} noise" if noise else ""
+    read = [f"{label}: {name}" for _, _, label in PER_BLOCK for name in ("norm", "direction")]
+    used = [f"{label}: {arm}" for label in ("loss, nats per token", "minimal pairs, points") for arm in ARMS]
+    title = f"Encoding against computation, pooling {POOLING}{delta}{under}"
+    table = Table(title, ["block", *read, *used])
+    for block in sorted({*probed_blocks(summary), *map(block_of, damage)}):
+        row = [_block(block)]
+        for target, metric, _ in PER_BLOCK:
+            for name in ("norm", "direction"):
+                cell = find(clean, block=block, representation=name, target=target, metric=metric, pooling=POOLING)
+                row.append(table.number(cell, form=_form(metric)))
+        for task, form in (("loss", in_nats), ("pairs", in_points)):
+            here = {
+                one.what: one.source
+                for one in at(damage, task, noise if task == "pairs" else None)
+                if block_of(one) == block
+            }
+            row += [table.number(here.get(arm), form=form) for arm in ARMS]
         table.rows.append(row)
-    return [table]
+    return table
 
 
-def score_tables(summary: Summary) -> list[Table]:
-    """Scores of every representation by block, a table per target and metric, with the baselines of no state."""
-    cells, out = probe_cells(summary), []
-    between = probe_contrasts(summary, "score")
-    for read in READ:
-        found = clean(cells, read)
-        if not found:
-            continue
-        table = Table(
-            f"{read.title} ({read.unit})", ["block", *REPRESENTATIONS, "direction − norm", "p (Holm)"]
-        )  # fmt: skip
-        named = {"target": read.target, "metric": read.metric, "pooling": CLAIM_POOLING}
-        for block in _blocks(found):
-            difference = only(between, block=block, **named)
-            scores = [_number(table, only(found, block=block, representation=name), read) for name in REPRESENTATIONS]
-            table.rows.append([str(block), *scores, _number(table, difference, read, "value"), _p(difference)])
-        for name in ("majority", "confounds", "confounds+upos"):
-            base = only(cells, representation=name, target=read.target, metric=read.metric)
-            if base is not None:
-                table.rows.append([name, *[NONE] * len(REPRESENTATIONS), _number(table, base, read), NONE])
-        out.append(table)
+def _tests(summary: Summary) -> Table:
+    """direction - norm by block, p adjusted over the blocks of one column."""
+    found = score_contrasts(summary)
+    columns = (*PER_BLOCK, ("arc_length", "gain", "arc length, gain in R2"))
+    head = [part for _, _, label in columns for part in (label, "p (Holm)")]
+    table = Table(f"Direction − norm, pooling {POOLING}", ["block", *head])
+    for block in sorted({one["block"] for one in found}):
+        row = [_block(block)]
+        for target, metric, _ in columns:
+            one = find(found, block=block, target=target, metric=metric, pooling=POOLING)
+            row += [table.number(one, "value", _form(metric)), p_value(one)]
+        table.rows.append(row)
+    return table
+
+
+def _scores(summary: Summary, target: str) -> Table:
+    """All representations at every block, then the baselines that see no state."""
+    columns, found = COLUMNS[target], [one for one in scores(summary) if one["target"] == target]
+    table = Table(f"{TARGETS[target]}, pooling {POOLING}", ["block", "given to the probe", *columns.values()])
+    for block in sorted({one["block"] for one in found if "block" in one}):
+        for name in REPRESENTATIONS:
+            cells = [find(found, block=block, representation=name, pooling=POOLING, metric=m) for m in columns]
+            if any(cells):
+                row = [table.number(cell, form=_form(metric)) for cell, metric in zip(cells, columns, strict=True)]
+                table.rows.append([_block(block), name, *row])
+    for name in dict.fromkeys(one["representation"] for one in found if "block" not in one):
+        cells = [find(found, block=None, representation=name, metric=metric) for metric in columns]
+        row = [table.number(cell, form=_form(metric)) for cell, metric in zip(cells, columns, strict=True)]
+        table.rows.append([NONE, name, *row])
+    return table
+
+
+def _drops(summary: Summary) -> list[Table]:
+    """Clean score minus score after each arm, one table per target and perturbation."""
+    found, tests = scores(summary, "drop"), score_contrasts(summary, "drop")
+    out = []
+    for where in dict.fromkeys((one["layers"], one["delta"]) for one in found):
+        for target, columns in COLUMNS.items():
+            metric = next(iter(columns))
+            here = [one for one in found if _at(one, where, target, metric)]
+            said = f"layers {where[0]} perturbed at delta {where[1]:g}"
+            title = f"{TARGETS[target]}: drop in {columns[metric]}; {said}, pooling {POOLING}"
+            table = Table(title, ["block", "given to the probe", *ARMS, "angular − magnitude", "p (Holm)"])
+            for block in sorted({one["block"] for one in here}):
+                for name in REPRESENTATIONS:
+                    cells = [find(here, block=block, representation=name, after_arm=arm) for arm in ARMS]
+                    if not any(cells):
+                        continue
+                    test = find(
+                        [one for one in tests if _at(one, where, target, metric)], block=block, representation=name
+                    )
+                    row = [table.number(cell, form=_form(metric)) for cell in cells]
+                    row += [table.number(test, "value", _form(metric)), p_value(test)]
+                    table.rows.append([_block(block), name, *row])
+            out.append(table)
     return out
 
 
-def drop_tables(summary: Summary) -> list[Table]:
-    """What each arm takes from a probe, per perturbed layers: clean score less the score after the perturbation."""
-    drops, contrasts, out = probe_cells(summary, "drop"), probe_contrasts(summary, "drop"), []
-    for layers, delta in dict.fromkeys((one["layers"], one["delta"]) for one in drops):
-        here = [one for one in drops if (one["layers"], one["delta"], one["pooling"]) == (layers, delta, CLAIM_POOLING)]
-        table = Table(
-            f"What probes lose after a perturbation of layers {layers}, delta {delta:g}",
-            ["what is read", "representation", "block", *ARMS, "angular − magnitude", "p (Holm)"],
-        )
-        for read in READ:
-            for name in REPRESENTATIONS:
-                named = {"target": read.target, "metric": read.metric, "representation": name}
-                for block in _blocks([one for one in here if named.items() <= one.items()]):
-                    at = {**named, "block": block}
-                    arms = [_number(table, only(here, after_arm=arm, **at), read) for arm in ARMS]
-                    where = {"layers": layers, "delta": delta, "pooling": CLAIM_POOLING}
-                    difference = only(contrasts, **where, **at)
-                    contrast = [_number(table, difference, read, "value"), _p(difference)]
-                    table.rows.append([f"{read.title} ({read.unit})", name, str(block), *arms, *contrast])
-        out.append(table)
-    return out
+def _at(one: Cell, where: tuple[str, float], target: str, metric: str) -> bool:
+    probe = (one["target"], one["metric"], one.get("pooling"))
+    return (one["layers"], one["delta"]) == where and probe == (target, metric, POOLING)
 
 
-def _blocks(cells: Sequence[Cell]) -> list[int]:
-    return sorted({one["block"] for one in cells if one.get("block") is not None})
+def _form(metric: str) -> Form:
+    return in_points if unit(metric) == "points" else in_nats
 
 
-def _number(table: Table, cell: Cell | None, read: Read, key: str = "mean") -> str:
-    return table.number(cell, key, _in(read.unit))
-
-
-def _in(unit: str) -> Callable[[Any, Any], str]:
-    return lambda value, ci95: estimate(value, ci95, unit)
-
-
-def _p(one: Cell | None) -> str:
-    return NONE if one is None else probability(one.get("p_holm"))
+def _block(block: int) -> str:
+    return EMBEDDINGS if block < 0 else str(block)

@@ -6,6 +6,7 @@ from typing import Any
 
 from polarlens.statistics.claims import reference_delta
 from polarlens.statistics.damage import Condition
+from polarlens.statistics.summary import EXPERIMENT as SWEEP
 from polarlens.statistics.summary import LOSS_MEASURE, POSITIONS
 from polarlens.statistics.verdict import pair_policy_name
 
@@ -59,21 +60,23 @@ def displacement(summary: Summary) -> str:
     return DISPLACEMENT.get(summary.get("delta_mode") or "", "displacement delta")
 
 
-def positions_run(summary: Summary) -> list[str | None]:
-    """The positions of the sweep; the first one is the headline's."""
-    run = dict.fromkeys(cell["positions"] for cell in summary["cells"] if _in_sweep(cell))
+def positions_run(summary: Summary, experiment: str = SWEEP) -> list[str | None]:
+    """The positions of the sweep, or of another experiment; the first one is the headline's."""
+    run = dict.fromkeys(cell["positions"] for cell in summary["cells"] if _is_of(cell, experiment))
     known: list[str | None] = [name for name in POSITIONS if name in run]
     return known + [name for name in run if name not in POSITIONS]
 
 
-def damages(summary: Summary, positions: str | None) -> list[Entry]:
-    """Loss damage and accuracy drop of both arms at every delta above 0, over all phenomena."""
-    return _entries(summary, summary["cells"], "arm", "mean", positions)
+def damages(summary: Summary, positions: str | None, experiment: str = SWEEP) -> list[Entry]:
+    """Loss damage and accuracy drop of both arms at every delta above 0, over all phenomena; of one experiment."""
+    found = [cell for cell in summary["cells"] if _is_of(cell, experiment)]
+    return _entries(summary, found, "arm", "mean", positions)
 
 
 def contrasts(summary: Summary, positions: str | None) -> list[Entry]:
     """Differences and ratios of the arms' loss damage and accuracy drop, over all phenomena."""
-    return _entries(summary, summary["contrasts"], "kind", "value", positions)
+    found = [one for one in summary["contrasts"] if _is_of(one, SWEEP)]
+    return _entries(summary, found, "kind", "value", positions)
 
 
 def noises(entries: list[Entry]) -> list[tuple[str, str | None]]:
@@ -94,8 +97,10 @@ def reference(summary: Summary, entries: list[Entry]) -> float:
     return reference_delta(sorted({entry.condition.delta for entry in entries}), mode)
 
 
-def _in_sweep(entry: Mapping[str, Any]) -> bool:
-    return bool(entry["experiment"] == "sweep" and entry["delta"] > 0 and entry.get("phenomenon") is None)
+def _is_of(entry: Mapping[str, Any], experiment: str) -> bool:
+    """Whether it is a damage (or a contrast of damages) of the experiment, over all phenomena; no control."""
+    a_damage = entry["experiment"] == experiment and entry.get("task") is not None
+    return a_damage and bool(entry["delta"] > 0) and entry.get("phenomenon") is None
 
 
 def _entries(
@@ -104,7 +109,7 @@ def _entries(
     measures = {"loss": loss_measure(summary), "pairs": "accuracy"}
     out = []
     for one in entries:
-        if not _in_sweep(one) or one["positions"] != positions or one["measure"] != measures.get(one["task"]):
+        if one["positions"] != positions or one["measure"] != measures.get(one["task"]):
             continue
         task, policy_id = one["task"], one["policy_id"]
         noise = pair_policy_name(policy_id or "", summary["policies"]) if task == "pairs" else None

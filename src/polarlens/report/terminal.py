@@ -4,7 +4,8 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from polarlens.report.numbers import MINUS, NONE
+from polarlens.report.numbers import MINUS, NONE, estimate, number
+from polarlens.report.probes import POOLING, find, middle, probed_blocks, scores, unit
 from polarlens.report.sentence import sentence
 from polarlens.report.shown import Summary, blocks, damages, displacement, model_title, positions_run, reference
 from polarlens.report.tables import ClaimText, Group, baseline_lines, claim_texts, groups, not_run
@@ -14,7 +15,7 @@ _PLAIN = str.maketrans({MINUS: "-", NONE: "-"})
 
 
 def render_text(summary: Summary, folder: Path | None = None) -> str:
-    """Model, baseline, damages per delta, verdict, claims, warnings and where the files are, wrapped at 100 characters.
+    """Model, baseline, damages, probes, verdict, claims, warnings and where the files are, wrapped at 100 characters.
 
     Tables are those of the headline's positions. Where blocks were perturbed one by one, they show one delta.
     """
@@ -24,6 +25,8 @@ def render_text(summary: Summary, folder: Path | None = None) -> str:
         parts.append(paragraph(f"INCOMPLETE: {summary['missing_units']} units of work are missing"))
     parts.append("\n".join(paragraph(f"clean {line}") for line in baseline_lines(summary)))
     parts += _tables(summary)
+    if probes := probe_lines(summary):
+        parts.append("\n".join(probes))
     parts.append(paragraph(f"VERDICT {verdict['kind']}: {sentence(summary)}"))
     parts.append("\n".join(["CLAIMS", *claim_lines(claim_texts(summary))]))
     skipped = [f"{one['what']}: {one['why']}" for one in summary["skipped"]]
@@ -60,6 +63,26 @@ def _table(group: Group, only: float | None) -> str:
     body = ["  " + "   ".join([*(line[i].ljust(widths[i]) for i in range(3)), line[3]]).rstrip() for line in lines]
     notes = [paragraph(f"  {note}", "    ") for note in group.notes]
     return "\n".join([paragraph(group.title), *(clean(line) for line in body), *notes])
+
+
+def probe_lines(summary: Summary) -> list[str]:
+    """Part of speech and parse depth read from direction and norm at the middle probed block; empty without any."""
+    block, clean = middle(probed_blocks(summary)), scores(summary)
+    lines = []
+    for label, target, metric in (
+        ("part of speech, points", "upos", "accuracy"),
+        ("parse depth, gain in R2", "depth", "gain"),
+    ):
+        found = {
+            name: find(clean, block=block, representation=name, target=target, metric=metric, pooling=POOLING)
+            for name in ("direction", "norm")
+        }
+        majority = find(clean, representation="majority", target=target, metric=metric)
+        said = [f"{k} {estimate(one['mean'], one['ci95'], unit(metric))}" for k, one in found.items() if one]
+        if said:
+            said += [f"majority {number(majority['mean'], unit(metric))}"] if majority else []
+            lines.append(paragraph(f"  {label}: {', '.join(said)}", "    "))
+    return [paragraph(f"Probes at block {block}, held-out sentences"), *lines] if lines else []
 
 
 def claim_lines(claims: Sequence[ClaimText]) -> list[str]:

@@ -30,8 +30,8 @@ FIGURES: Mapping[str, Figure] = {
         repair_layers_panels, repair_layers_lines, "Run the experiment `repair` with `repair_layers` at `each`."
     ),
     "propagation": Figure(propagation_panels, propagation_lines, "Run the experiment `propagation`."),
-    "encoding": Figure(encoding_panels, encoding_lines, "Run the experiment `probing` with a treebank."),
     "curvature": Figure(curvature_panels, curvature_lines, "Run the experiment `curvature`."),
+    "encoding": Figure(encoding_panels, encoding_lines, "Run the experiment `probing` with a treebank."),
 }
 
 

@@ -1,79 +1,106 @@
-"""What direction and magnitude encode beside what they carry: probes and single-block damages over the blocks."""
+"""Encoding against computation: what can be read from direction and norm, and what changing either costs, by block."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from polarlens.report.encoding import COMPARED, READ, Cell, block_cells, clean, majority, probe_cells
-from polarlens.report.figures.curves import curves
-from polarlens.report.figures.style import ARMS, TITLES, point
-from polarlens.report.numbers import points as in_points
-from polarlens.report.shown import UNITS, Summary
-from polarlens.statistics.probing import EXPERIMENT
+from polarlens.report.figures.curves import REFERENCES, curves
+from polarlens.report.figures.style import point
+from polarlens.report.probes import POOLING, alone, at, block_of, headline_noise, probed_blocks, scores, unit
+from polarlens.report.series import Cell
+from polarlens.report.shown import Entry, Summary, loss_measure
 
 if TYPE_CHECKING:
     import altair as alt
 
-DRAWN = {("upos", "accuracy"): "Read: part of speech", ("depth", "gain"): "Read: parse depth over confounds"}
-COMPUTED = {"loss": "loss damage", "pairs": "accuracy damage"}
-_BLOCK = "block (−1: embeddings)"
+# a representation and the arm that changes it share colour and shape
+GROUPS = ("norm, magnitude", "direction, angular")
+GROUP_OF = {"norm": GROUPS[0], "magnitude": GROUPS[0], "direction": GROUPS[1], "angular": GROUPS[1]}
+DRAWN = (("upos", "accuracy"), ("depth", "gain"))
 
 
 def encoding_panels(summary: Summary) -> "dict[str, alt.LayerChart]":
-    """Accuracy of parts of speech and gain of parse depth, then the damage of either arm at each block alone."""
-    cells, guess = probe_cells(summary), majority(summary)
-    found = {}
-    for read in READ:
-        title = DRAWN.get((read.target, read.metric))
-        shown = [one for one in clean(cells, read) if one["representation"] in COMPARED and one["mean"] is not None]
-        if title is None or not shown:
-            continue
-        level = guess["mean"] if guess and read.unit == "points" else 0.0
-        below = f"line: most frequent class, {in_points(level)}" if level else "line: nothing beyond the confounds"
-        found[title] = curves(
-            [
-                {**point(one["mean"], one["ci95"], read.unit), "arm": one["representation"], "block": one["block"]}
-                for one in shown
-            ],
-            title=title,
-            subtitle=[below, "95 % intervals over sentences"],
-            x=_BLOCK,
-            y=f"{read.metric} ({read.unit})",
-            log=False,
-            level=level,
-            groups=COMPARED,
+    """Two panels of probes on clean states, two of damages where one block alone is perturbed."""
+    blocks, damage = probed_blocks(summary), alone(summary)
+    noise = headline_noise(damage)
+    read = ["probes on held-out sentences", f"pooling: {POOLING} token of a word; 95 % intervals"]
+    found: dict[str, tuple[list[dict[str, Any]], Sequence[str], str, list[dict[str, Any]]]] = {
+        "Read: part of speech": (_read(summary, *DRAWN[0]), read, "accuracy (points)", _behind(summary, *DRAWN[0])),
+        "Read: parse depth": (
+            _read(summary, *DRAWN[1]), read, "gain in R² over confounds", _behind(summary, *DRAWN[1])
+        ),
+        "Used: next-token loss": _used(at(damage, "loss", None), "loss damage (nats per token)"),
+        "Used: minimal pairs": _used(at(damage, "pairs", noise), "accuracy drop (points)"),
+    }  # fmt: skip
+    return {
+        title: curves(
+            points, title=title, subtitle=below, x="block", y=y, groups=GROUPS, blocks=blocks, references=behind,
+            log=False if title.startswith("Read") else None,
         )
-    for task, what in COMPUTED.items():
-        moved = [one for one in block_cells(summary, task) if one["mean"] is not None]
-        if moved:
-            title = f"Computed: {TITLES[task].lower()}"
-            found[title] = curves(
-                [
-                    {**point(one["mean"], one["ci95"], UNITS[task]), "arm": one["arm"], "block": int(one["layers"])}
-                    for one in moved
-                ],
-                title=title,
-                subtitle=[f"one block moved, delta {moved[0]['delta']:g}", "95 % intervals"],
-                x="perturbed block",
-                y=f"{what} ({UNITS[task]})",
-                log=False,
-                groups=ARMS,
-            )
-    return found
+        for title, (points, below, y, behind) in found.items() if points
+    }  # fmt: skip
 
 
 def encoding_lines(summary: Summary) -> list[dict[str, object]]:
-    """Every score and drop of the probes, both poolings, and every single-block damage."""
-    return [_line(one) for one in summary["cells"] if one["experiment"] == EXPERIMENT]
+    """Every score that is drawn, under both poolings, and every damage of a single block, under all pair policies."""
+    shown = [*GROUP_OF, *REFERENCES]
+    found = [
+        _line(
+            one, one.get("block"), one["representation"], one["target"], one["metric"], unit(one["metric"]),
+            pooling=one.get("pooling"),
+        )
+        for one in scores(summary)
+        if (one["target"], one["metric"]) in DRAWN and one["representation"] in shown
+    ]  # fmt: skip
+    measure = loss_measure(summary)
+    for entry in alone(summary):
+        what = measure if entry.task == "loss" else "accuracy"
+        more = {"pair_policy": entry.noise, "policy_id": entry.condition.policy_id, "delta": entry.condition.delta}
+        found.append(_line(entry.source, block_of(entry), entry.what, entry.task, what, entry.unit, **more))
+    return found
 
 
-def _line(cell: Cell) -> dict[str, object]:
-    low, high = cell["ci95"] or (None, None)
-    names = ("target", "metric", "representation", "pooling", "after_arm", "task", "phenomenon", "arm")
-    probed = "representation" in cell
+def _line(
+    one: Cell, block: int | None, series: str, about: str, measure: str, unit: str, **more: object
+) -> dict[str, object]:
+    low, high = one["ci95"] or (None, None)
+    named = {"pooling": None, "pair_policy": None, "policy_id": None, "delta": None} | more
     return {
-        "block": cell.get("block") if probed else int(cell["layers"]),
-        "measure": cell["measure"],
-        **{name: cell.get(name) for name in names},
-        "perturbed": cell.get("layers"),
-        "delta": cell.get("delta"),
-        **{"mean": cell["mean"], "ci95_low": low, "ci95_high": high, "n_items": cell["n_items"]},
+        **{"quantity": one["measure"] if one["measure"] == "score" else "damage", "block": block, "series": series},
+        **{"of": about, "measure": measure, "unit": unit, **named},
+        **{"mean": one["mean"], "ci95_low": low, "ci95_high": high, "n_items": one["n_items"]},
     }
+
+
+def _read(summary: Summary, target: str, metric: str) -> list[dict[str, Any]]:
+    """Scores of direction and norm."""
+    return [
+        point(one["mean"], one["ci95"], unit(metric), arm=GROUP_OF[one["representation"]], block=one["block"])
+        for one in _scores(summary, target, metric)
+        if one["representation"] in GROUP_OF and one.get("pooling") == POOLING
+    ]
+
+
+def _behind(summary: Summary, target: str, metric: str) -> list[dict[str, Any]]:
+    """Scores of the references; one that belongs to no block spans all of them."""
+    blocks, out = probed_blocks(summary), []
+    for one in _scores(summary, target, metric):
+        if one["representation"] in REFERENCES and one.get("pooling") in (POOLING, None):
+            spans = [one["block"]] if "block" in one else blocks
+            out += [{"block": block, "value": one["mean"], "name": one["representation"]} for block in spans]
+    return out
+
+
+def _scores(summary: Summary, target: str, metric: str) -> list[Cell]:
+    found = [one for one in scores(summary) if (one["target"], one["metric"]) == (target, metric)]
+    return [one for one in found if one["mean"] is not None]
+
+
+def _used(entries: list[Entry], axis: str) -> tuple[list[dict[str, Any]], Sequence[str], str, list[dict[str, Any]]]:
+    """Damages of one task."""
+    kept = [one for one in entries if one.value is not None]
+    points = [point(one.value, one.ci95, one.unit, arm=GROUP_OF[one.what], block=block_of(one)) for one in kept]
+    if not kept:
+        return [], [], axis, []
+    noise = f"{kept[0].noise} noise; " if kept[0].noise else ""
+    below = [f"that block alone perturbed, delta {kept[0].condition.delta:g}", f"{noise}95 % intervals"]
+    return points, below, axis, []
