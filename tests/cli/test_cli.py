@@ -222,7 +222,8 @@ def test_a_bug_shows_its_traceback_and_gives_1(
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
 def test_signals_end_a_run_with_130(name: str, tmp_path: Path) -> None:
     code = (
-        "import sys, time, types\nfrom polarlens.cli.main import main\n"
+        "import signal, sys, time, types\nfrom polarlens.cli.main import main\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a parent in the background ignores it
         "def execute(config):\n    print('started', flush=True)\n    time.sleep(60)\n"
         "sys.modules['polarlens.protocol.runner'] = types.SimpleNamespace(execute=execute)\n"
         "sys.exit(main(['run', 'x']))\n"

@@ -74,7 +74,7 @@ def test_rows_are_those_of_two_plain_passes(lm, files, done):
                         "distance": far.mean(),
                         "relative": far.mean() / n.mean(),
                         "radial": (m - n).mean(),
-                        "angular": (2 * np.sqrt(n * m) * np.sqrt((1 - cosine) / 2)).mean(),
+                        "angular": (2 * np.sqrt(n * m) * np.sqrt(np.maximum(1 - cosine, 0) / 2)).mean(),
                         "cosine": cosine.mean(),
                     }
                     for name, value in want.items():
