@@ -108,6 +108,13 @@ def test_the_summary_tells_all_parts(done):
         for name in ("direction", "norm")
     )
     assert claims["C6"]["measured"] == pytest.approx(direction - norm)
+    (shown,) = [
+        one
+        for one in cells
+        if (one["measure"], one.get("block"), one.get("representation")) == ("score", 1, "norm")
+        and (one["metric"], one["target"], one.get("pooling"), one.get("after_arm")) == ("gain", "depth", "last", None)
+    ]
+    assert (claims["C7"]["measured"], claims["C7"]["ci95"]) == (shown["mean"], shown["ci95"])
     manifest = done.manifest["data"]["trees"]
     assert (manifest["items"], manifest["unaligned"]) == (60, 0)
     assert manifest["words"] > 300

@@ -17,6 +17,7 @@ class Given:
     estimate: recovery(angular) - recovery(magnitude) for C3 (attention) and C4 (norm), the log of the ratio of
     amplifications angular/magnitude for C5, score(direction) - score(norm) in points for C6, the gain in R² for C7.
     delta, layers: of the perturbation (C3 to C5). block: the probed one (C6, C7). usable: whether it may decide.
+    interval: shown as the 95 % interval in place of the estimate's own (a bootstrap; C6, C7).
     """
 
     estimate: Estimate
@@ -24,6 +25,7 @@ class Given:
     layers: str | None = None
     block: int | None = None
     usable: bool = True
+    interval: Interval | None = None
 
 
 def given_entry(
@@ -54,7 +56,7 @@ def given_entry(
     reasons = [why, estimate.why or "", f"measured at {_place(shown)}"]
     return {
         "measured": _shown_value(estimate, claim),
-        "ci95": as_list(_shown_interval(estimate, claim, 0.95)),
+        "ci95": as_list(shown.interval or _shown_interval(estimate, claim, 0.95)),
         "status": status,
         "size_agrees": agrees,
         "delta": shown.delta,

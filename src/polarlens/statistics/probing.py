@@ -220,7 +220,7 @@ def _claimed(one: ProbeScore, target: str, metric: str) -> bool:
 
 
 def _given(one: ProbeScore, found: Found) -> Given:
-    return Given(found.estimate, block=int(str(one.named["block"])))
+    return Given(found.estimate, block=int(str(one.named["block"])), interval=found.interval)
 
 
 def _level_interval(one: ProbeScore) -> Interval | None:
