@@ -295,3 +295,38 @@ def test_bad_runs_are_one_message(
     assert said in captured.err
     assert {path for path in place.rglob("*") if path.is_file()} == files
     assert (place / "foreign/compare.json").read_text() == '{"mine": 1}'
+
+
+def in_python(models: list[Any], out: str) -> Any:
+    return pl.run(
+        models, text="t.txt", pairs="p.jsonl", delta="0.1,0.3", seeds=1, layers="middle", positions="all",
+        experiments="sweep", quiet=True, out=out,
+    )  # fmt: skip
+
+
+def test_a_list_of_models_in_python_does_what_the_command_does(place: Path) -> None:
+    done = in_python([place / "ln", pl.load("rms")], "by-hand")
+    assert [run.folder.name for run in done.runs] == ["ln", "rms"]
+    assert done.failed == ()
+    mine, commanded = document("by-hand")["contrasts"], document()["contrasts"]
+    assert len(mine) == len(commanded) > 0
+    for one, other in zip(mine, commanded, strict=True):
+        assert one["value"] == other["value"]
+    assert done.compared.document["claims"] == document()["claims"]
+    assert (place / "by-hand" / "compare.html").exists()
+
+
+def test_a_list_of_one_is_one_run(place: Path) -> None:
+    assert isinstance(in_python(["ln"], "single"), Run)
+    assert (place / "single" / "manifest.json").exists()
+
+
+def test_what_is_no_model_is_refused(place: Path) -> None:
+    with pytest.raises(UsageError, match="a int is no model"):
+        pl.run(["ln", 3])  # type: ignore[list-item]
+    with pytest.raises(UsageError, match="no model is named"):
+        pl.run([])
+    lm = pl.load("ln")
+    with pytest.raises(UsageError, match="named twice"):
+        in_python([lm, lm], "twice")
+    assert not (place / "twice").exists()

@@ -8,6 +8,7 @@ from polarlens.models.language_model import LanguageModel
 from polarlens.models.sites import Site
 from polarlens.models.source import Source
 from polarlens.models.tokens import BosPolicy, resolve_bos
+from polarlens.models.verified import Verified, verified
 
 
 @dataclass(frozen=True)
@@ -15,6 +16,7 @@ class Check:
     """The report on one model; `as_dict()` is plain data and `str()` is text for a terminal.
 
     record: `family record` or `discovered`. returns_tuple: whether blocks return a tuple (None: some do).
+    verified: where the record of verified families has this layout, None where it does not. notes: those of the model.
     window: largest number of positions, None without a limit. bos: None when the tokenizer has no token for it.
     """
 
@@ -34,6 +36,8 @@ class Check:
     dtype: str
     device: str
     returns_tuple: bool | None
+    verified: Verified | None
+    notes: tuple[str, ...]
     sites: tuple[Site, ...]
 
     def as_dict(self) -> dict[str, Any]:
@@ -50,6 +54,7 @@ class Check:
         lines = [
             ("model", f"{self.model} ({source.kind}{revision}{stored})"),
             ("family", f"{self.family} ({self.record})"),
+            ("verified", "not in the record of verified families" if self.verified is None else str(self.verified)),
             ("wiring", self.wiring),
             ("norm kind", self.norm_kind),
             ("blocks", f"{self.n_layers} of width {self.width}, each returns {returns}"),
@@ -63,7 +68,7 @@ class Check:
         for site in self.sites:
             error = "" if site.error is None else f", error {site.error:.1e}"
             text.append(f"{'+' if site.available else '-'} {site.name:<26} {site.how}{error}")
-        return "\n".join(text)
+        return "\n".join([*text, *(f"! {note}" for note in self.notes)])
 
 
 def check(lm: LanguageModel) -> Check:
@@ -91,5 +96,7 @@ def check(lm: LanguageModel) -> Check:
         dtype=str(lm.dtype).removeprefix("torch."),
         device=str(lm.device),
         returns_tuple=kinds.pop() if len(kinds) == 1 else None,
+        verified=verified(anatomy),
+        notes=lm.notes,
         sites=tuple(anatomy.sites.values()),
     )

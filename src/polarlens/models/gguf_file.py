@@ -6,7 +6,8 @@ Read here, in well under a second, because the reader of the package `gguf` take
 import mmap
 import struct
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,16 @@ _PLAIN = {"F32", "F16", "BF16", "F64"}
 
 @dataclass(frozen=True)
 class GgufHeader:
-    """architecture: `general.architecture`. quantisation: e.g. `Q4_1`, None where all tensors are plain floats."""
+    """architecture: `general.architecture`. quantisation: e.g. `Q4_1`, None where all tensors are plain floats.
+
+    values: the file's values about its architecture, without that prefix (`context_length`); None for arrays.
+    rope_factors: whether a tensor holds factors for the rotary frequencies.
+    """
 
     architecture: str
     quantisation: str | None
+    values: Mapping[str, Any] = field(default_factory=dict)
+    rope_factors: bool = False
 
 
 def read_header(path: Path, *, name: str) -> GgufHeader:
@@ -88,9 +95,9 @@ def _parse(data: mmap.mmap, name: str) -> GgufHeader:
         key = cursor.string()
         metadata[key] = cursor.value(cursor.take("I"))
     stored: Counter[str] = Counter()
-    end = 0
+    end, rope_factors = 0, False
     for _ in range(n_tensors):
-        cursor.string()
+        rope_factors |= cursor.string().startswith("rope_f")  # rope_freqs, rope_factors_long, rope_factors_short
         elements = 1
         for _ in range(cursor.take("I")):
             elements *= cursor.take("Q")
@@ -111,4 +118,7 @@ def _parse(data: mmap.mmap, name: str) -> GgufHeader:
         # "MOSTLY_Q4_1" -> "Q4_1"; without a declared type, what most weights are stored as
         name = names[declared].removeprefix("MOSTLY_") if declared in names else ""
         quantisation = name if name and name not in _PLAIN | {"ALL_F32"} else stored.most_common(1)[0][0]
-    return GgufHeader(str(metadata["general.architecture"]), quantisation)
+    architecture = str(metadata["general.architecture"])
+    own = f"{architecture}."
+    values = {key.removeprefix(own): value for key, value in metadata.items() if key.startswith(own)}
+    return GgufHeader(architecture, quantisation, values, rope_factors)

@@ -19,8 +19,9 @@ def refuse_other_kinds(name: str, config: Any) -> None:
         raise ModelError(f"an encoder-only model ({kind})", where=name, fix=fix)
     own_code = "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {})
     if kind not in causal and not own_code:
+        seeing = kind in _known("IMAGE_TEXT_TO_TEXT")
         vision = kind in _known("IMAGE_CLASSIFICATION") | _known("OBJECT_DETECTION")
-        what = "a vision model" if vision else "a model without a causal language-model head"
+        what = "a vision-language model" if seeing else "a vision model" if vision else "a model without a causal language-model head"
         raise ModelError(f"{what} ({kind})", where=name, fix=fix)
 
 

@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 from polarlens.models import digest
 from polarlens.models.anatomy import Anatomy
 from polarlens.models.inspection import inspect, text_config, window_of
+from polarlens.models.notes import routing_note
 from polarlens.models.source import Source
 from polarlens.perturbation import MATCHED, Arm, Policy
 
@@ -25,10 +26,12 @@ class LanguageModel:
     hf: a causal language model. Eval mode is set and gradients of its parameters are switched off.
     tokenizer: its tokenizer, or None.
     name: shown in messages and results.
+    notes: known from how it was loaded.
 
     Attributes
     ----------
     hf, tokenizer, name, source, anatomy
+    notes: what a reader of its numbers should know (routing to experts, values missing from a GGUF file).
     n_layers, width: blocks, and channels of the residual stream.
     window: the largest number of positions, or None where the family has no limit.
 
@@ -36,7 +39,13 @@ class LanguageModel:
     """
 
     def __init__(
-        self, hf: PreTrainedModel, tokenizer: Any = None, *, name: str = "model", source: Source | None = None
+        self,
+        hf: PreTrainedModel,
+        tokenizer: Any = None,
+        *,
+        name: str = "model",
+        source: Source | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
         self.hf = hf.eval().requires_grad_(False)
         self.tokenizer = tokenizer
@@ -44,6 +53,7 @@ class LanguageModel:
         self.source = source or Source("memory", name)
         config = text_config(hf)
         self.window = window_of(config)
+        self.notes = (*notes, *routing_note(config))
         self.anatomy: Anatomy = inspect(name, hf, len(tokenizer) if tokenizer is not None else None, self.device)
         self.n_layers = len(self.anatomy.blocks)
         self.width = int(config.hidden_size)
@@ -138,4 +148,5 @@ class LanguageModel:
             ("loaded", f"{self.dtype} on {self.device}".replace("torch.", "")),
             ("sites", ", ".join(available)),
             *([("refused", "; ".join(refused))] if refused else []),
+            *(("note", note) for note in self.notes),
         ]

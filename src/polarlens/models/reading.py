@@ -14,6 +14,7 @@ from polarlens.models.folder import ModelFolder
 from polarlens.models.gguf_file import GgufHeader
 from polarlens.models.kinds import refuse_other_kinds
 from polarlens.models.language_model import LanguageModel
+from polarlens.models.notes import gguf_notes
 from polarlens.models.placement import dtype_of, place, placement
 from polarlens.models.quiet import quiet
 from polarlens.models.source import Source
@@ -61,7 +62,7 @@ def read_gguf(name: str, path: Path, header: GgufHeader, *, device: str, dtype: 
         except Exception as error:
             raise ModelError(f"the tokenizer cannot be read: {_first_line(error)}", where=name) from error
     source = Source("gguf", str(path.resolve()), quantisation=header.quantisation)
-    return LanguageModel(hf, tokenizer, name=name, source=source)
+    return LanguageModel(hf, tokenizer, name=name, source=source, notes=gguf_notes(header, hf.config))
 
 
 def _dequantised() -> dict[str, Any]:

@@ -51,7 +51,7 @@ def build_manifest(
             "name": lm.name, "family": lm.hf.config.model_type, "norm_kind": lm.norm_kind, "n_params": lm.n_params,
             "n_layers": lm.n_layers, "width": lm.width, "window": lm.window, "dtype": settings["dtype"],
             "weights_sha256": lm.weights_digest, "config_sha256": lm.config_digest,
-            "source": dataclasses.asdict(lm.source),
+            "source": dataclasses.asdict(lm.source), "notes": list(lm.notes),
         },
         "tokenizer": {
             "sha256": lm.tokenizer_digest, "size": len(lm.tokenizer), "bos": dataclasses.asdict(prepared.bos),

@@ -3,9 +3,10 @@
 import gc
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from polarlens.errors import PolarlensError, UsageError
 from polarlens.protocol.compare import Compared, compare
@@ -15,6 +16,9 @@ from polarlens.protocol.progress import say
 from polarlens.protocol.result import Run
 from polarlens.protocol.runner import execute
 from polarlens.protocol.tasks import read_data
+
+if TYPE_CHECKING:
+    from polarlens.models import LanguageModel
 
 TAKEN = ("compare.json", "compare.html", "figures", "manifest.json")  # what else may lie in the folder of the folders
 
@@ -34,11 +38,11 @@ class Many:
     failed: tuple[str, ...] = field(default=())
 
 
-def execute_many(config: RunConfig) -> Many:
+def execute_many(config: RunConfig, loaded: "Mapping[str, LanguageModel] | None" = None) -> Many:
     """Run the protocol on each of `config.models` into a folder under `config.out`, and compare the runs there.
 
     A model that cannot be loaded or run is listed in `failed`, and the others are done. Each model is freed before the
-    next one is loaded.
+    next one is loaded; `loaded` are models by name that the caller has loaded, and keeps.
 
     Raises UsageError before anything is done when the data cannot be read or the folder is that of one run, and the
     first model's error when none of the models could be run.
@@ -54,7 +58,7 @@ def execute_many(config: RunConfig) -> Many:
     for model, folder in zip(config.models, folders(config.models), strict=True):
         one = config.model_copy(update={"models": (model,), "out": config.out / folder})
         try:
-            result = execute(one, read=read)
+            result = execute(one, model=(loaded or {}).get(model), read=read)
         except (PolarlensError, RuntimeError, MemoryError) as error:
             errors.append(error.with_traceback(None))  # the traceback would keep the model
             failed.append(f"{model}: {str(error).removeprefix(f'{model}: ')}")

@@ -68,6 +68,7 @@ def _warnings(manifest: dict[str, Any]) -> list[str]:
         found += [f"{task}: {n} items skipped ({why})" for why, n in data["skipped"].items()]
     if quantisation := manifest["model"]["source"].get("quantisation"):
         found.append(f"the weights are dequantised from {quantisation}")
+    found += manifest["model"].get("notes", ())
     references = manifest.get("references")
     if references and references["tokens"] < TOKENS:
         found.append(f"the planes covariance and data draw from {references['tokens']} clean states, not {TOKENS:,}")

@@ -84,6 +84,7 @@ def _profile(run: Mapping[str, Any]) -> tuple[str, ...] | None:
     if not found:
         return None
     columns = [("norm_median", nats), ("sink_share", share), ("top5_channel_energy", share)]
+    columns += [("participation_ratio", nats), ("participation_ratio_no_sinks", nats)]
     return (run["model"], run["layers"], *(_range([form(one.get(name)) for one in found]) for name, form in columns))
 
 

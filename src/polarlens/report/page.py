@@ -192,4 +192,5 @@ def _given(configuration: Mapping[str, Any]) -> dict[str, Any]:
 def _block(block: Mapping[str, Any]) -> tuple[str, ...]:
     norms = [nats(block.get(f"norm_{what}")) for what in ("median", "mean", "max")]
     shares = [share(block.get(name)) for name in ("sink_share", "top_token_energy", "top5_channel_energy")]
-    return (str(block.get("block", NONE)), *norms, *shares)
+    spread = [nats(block.get(name)) for name in ("participation_ratio", "participation_ratio_no_sinks")]
+    return (str(block.get("block", NONE)), *norms, *shares, *spread)
