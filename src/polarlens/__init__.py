@@ -47,8 +47,9 @@ def run(
     from polarlens.errors import UsageError
     from polarlens.protocol.config import RunConfig
 
-    models = list(model) if isinstance(model, list | tuple) else [model]
-    names, loaded = [], {}
+    models: list[Any] = list(model) if isinstance(model, list | tuple) else [model]
+    names: list[str] = []
+    loaded: dict[str, LanguageModel] = {}
     for one in models:
         if isinstance(one, str | os.PathLike):
             names.append(os.fspath(one))

@@ -21,7 +21,9 @@ def interleaved(weight: np.ndarray, heads: int) -> np.ndarray:
     return weight.reshape(heads, 2, weight.shape[0] // heads // 2, -1).swapaxes(1, 2).reshape(weight.shape)
 
 
-def write(path: Path, stored: gguf.GGMLQuantizationType = gguf.GGMLQuantizationType.F32) -> dict[str, torch.Tensor]:
+def write(
+    path: Path, stored: gguf.GGMLQuantizationType = gguf.GGMLQuantizationType.F32, *, scaled: bool = False
+) -> dict[str, torch.Tensor]:
     """Write a tiny Llama as llama.cpp's converter would; returns the weights that should come back."""
     hf = tiny("llama", hidden_size=WIDTH, intermediate_size=64)
     writer = gguf.GGUFWriter(path, "llama")
@@ -35,6 +37,9 @@ def write(path: Path, stored: gguf.GGMLQuantizationType = gguf.GGMLQuantizationT
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_rope_dimension_count(WIDTH // config.num_attention_heads)
     writer.add_vocab_size(config.vocab_size)
+    if scaled:
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(4.0)
     vocabulary = sorted(tokenizer.get_vocab().items(), key=lambda entry: entry[1])
     model = __import__("json").loads(tokenizer.backend_tokenizer.to_str())["model"]
     writer.add_tokenizer_model("gpt2")
@@ -77,6 +82,14 @@ def test_the_weights_come_back_and_the_storage_is_named(tmp_path: Path, stored: 
     text = "The cats sleep, 1999."
     assert lm.tokenizer(text, add_special_tokens=False).input_ids == tiny_tokenizer()(text).input_ids
     assert (lm.tokenizer.bos_token, lm.tokenizer.eos_token) == ("<s>", "</s>")
+
+
+def test_values_that_transformers_does_not_read_are_notes(tmp_path: Path) -> None:
+    write(tmp_path / "plain.gguf")
+    assert load(tmp_path / "plain.gguf").notes == ()
+    write(tmp_path / "scaled.gguf", scaled=True)
+    (note,) = load(tmp_path / "scaled.gguf").notes
+    assert "scales the rotary positions" in note
 
 
 def test_loading_is_silent(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -66,9 +66,7 @@ VISION = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "n
           "image_size": 28, "patch_size": 14}  # fmt: skip
 
 
-def test_the_language_part_of_a_vision_language_checkpoint(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_language_part_of_a_vision_language_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = Gemma3Config(
         text_config=tiny_config("gemma3").to_dict(), vision_config=VISION, mm_tokens_per_image=4, image_token_index=310
     )

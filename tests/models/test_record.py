@@ -27,7 +27,9 @@ def test_every_family_of_the_table_is_recorded() -> None:
 
 
 def test_the_versions_are_the_pinned_ones() -> None:
-    pins = dict(re.findall(r"^(torch|transformers)==(.+)$", (record_families.ROOT / "constraints.txt").read_text(), re.M))
+    pins = dict(
+        re.findall(r"^(torch|transformers)==(.+)$", (record_families.ROOT / "constraints.txt").read_text(), re.M)
+    )
     assert record()["versions"] == pins, "run tests/record_families.py with the pinned versions"
 
 

@@ -162,7 +162,12 @@ def _verdict(kind: str, deltas: Sequence[float], layers: Sequence[str]) -> dict[
 def manifest(**more: object) -> dict[str, Any]:
     """The parts of a manifest that a report shows."""
     block = {"norm_median": 6.81, "norm_mean": 6.75, "norm_max": 8.94, "sink_share": 0.125}
-    energy = {"top_token_energy": 0.25, "top5_channel_energy": 0.5, "participation_ratio": 4.21, "participation_ratio_no_sinks": 17.3}
+    energy = {
+        "top_token_energy": 0.25,
+        "top5_channel_energy": 0.5,
+        "participation_ratio": 4.21,
+        "participation_ratio_no_sinks": 17.3,
+    }
     source = {"spec": "texts.txt", "sha256": "c0ffee", "rows": 42, "items": 40, "skipped": {"blank": 2}}
     return {
         "model": {

@@ -21,7 +21,13 @@ def refuse_other_kinds(name: str, config: Any) -> None:
     if kind not in causal and not own_code:
         seeing = kind in _known("IMAGE_TEXT_TO_TEXT")
         vision = kind in _known("IMAGE_CLASSIFICATION") | _known("OBJECT_DETECTION")
-        what = "a vision-language model" if seeing else "a vision model" if vision else "a model without a causal language-model head"
+        what = (
+            "a vision-language model"
+            if seeing
+            else "a vision model"
+            if vision
+            else "a model without a causal language-model head"
+        )
         raise ModelError(f"{what} ({kind})", where=name, fix=fix)
 
 

@@ -71,7 +71,9 @@ def _rotary_share(stored: int, config: Any) -> list[str]:
     size = getattr(config, "head_dim", None) or (config.hidden_size // heads if heads else None)
     if size is None or share is None or round(size * share) == stored:
         return []
-    return [f"the file rotates {stored} channels of a head, but transformers did not read that and rotates {size * share:g}"]
+    return [
+        f"the file rotates {stored} channels of a head, but transformers did not read that and rotates {size * share:g}"
+    ]
 
 
 def _rope(config: Any) -> Mapping[str, Any]:

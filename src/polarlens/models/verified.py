@@ -18,9 +18,9 @@ PATH = Path(__file__).with_suffix(".json")
 
 @dataclass(frozen=True)
 class Verified:
-    """Where the record has a model's layout. layouts: their names there; torch, transformers: versions it was made with.
+    """Where the record has a model's layout: a family with the same wiring, norm kind and sites.
 
-    A layout is a family with the same wiring, norm kind and sites.
+    layouts: their names there. torch, transformers: the versions that it was made with.
     """
 
     layouts: tuple[str, ...]
