@@ -308,7 +308,7 @@ def test_a_loaded_model_is_handed_to_the_run(monkeypatch: pytest.MonkeyPatch, tm
     seen = []
     execute = lambda config, model=None: seen.append((config, model)) or Run(tmp_path, SUMMARY, {})  # noqa: E731
     stand_in(monkeypatch, "polarlens.protocol.runner", execute=execute)
-    model = SimpleNamespace(name="org/tiny")
+    model = SimpleNamespace(name="org/tiny", anatomy=None)
     assert polarlens.run(model, layers=[4, 6], pairs=[Path("a.jsonl")]).summary == SUMMARY
     assert polarlens.run("org/tiny").summary == SUMMARY
     config, used = seen[0]
