@@ -101,12 +101,15 @@ def run(
     batch_tokens: Annotated[Text, option("--batch-tokens", "N", "Tokens in one forward pass.")] = None,
     trust_pickle: TrustPickle = None,
     trust_remote_code: TrustCode = None,
+    executor: Annotated[Text, option("--executor", "local|ray", "Who does the work (default local).")] = None,
+    ray_address: Annotated[
+        Text,
+        option("--ray-address", "ADDRESS", "HOST:PORT of a Ray cluster, or auto (default: a Ray of its own here)."),
+    ] = None,
     dry_run: Annotated[Flag, typer.Option("--dry-run", help="Print the plan and stop.")] = None,
     quiet: Annotated[Flag, typer.Option("--quiet", help="No plan, no progress.")] = None,
     as_json: Json = False,
     ci_width: Annotated[Text, _later("--ci-width")] = None,
-    executor: Annotated[Text, _later("--executor")] = None,
-    ray_address: Annotated[Text, _later("--ray-address")] = None,
 ) -> int:
     """Run the protocol on a model and write a folder of results. The same command again resumes it.
 

@@ -32,11 +32,7 @@ DeltaMode = Literal["relative", "absolute", "site"]
 Positions = Literal["all", "no-first", "no-sinks"]
 Task = Literal["loss", "pairs", "trees"]
 
-NOT_IN_THIS_VERSION: tuple[tuple[str, str | None], ...] = (
-    ("executor", "ray"),
-    ("ray_address", None),
-    ("ci_width", None),
-)
+NOT_IN_THIS_VERSION: tuple[tuple[str, str | None], ...] = (("ci_width", None),)
 """Keys of the interface, with the value or (None) any value, that are refused when they are asked for."""
 
 RATIO_GRID = (0.02, 0.05, 0.1, 0.2, 0.5)
@@ -82,6 +78,7 @@ class RunConfig(BaseModel):
     seeds: how many seeds, numbered from 0. limit: items kept of each SPEC. max_tokens: of a text, without BOS.
     text, pairs, treebank: data SPECs. treebank_limit: sentences kept of the treebank, in place of `limit`.
     batch_tokens: tokens in one forward pass; None leaves it to the engine.
+    executor: who does the units. ray_address: of a Ray cluster, HOST:PORT or `auto`; None starts a Ray here.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -127,6 +124,7 @@ class RunConfig(BaseModel):
             raise _as_usage_error(error.errors()[0]) from None
         _refuse_what_is_not_built(config)
         _check_ratios(config)
+        _check_executor(config)
         return config
 
 
@@ -167,6 +165,13 @@ def _check_ratios(config: RunConfig) -> None:
                 where="delta",
                 fix="Name smaller deltas, or give --delta-mode absolute.",
             )
+
+
+def _check_executor(config: RunConfig) -> None:
+    if config.ray_address is not None and config.executor != "ray":
+        raise UsageError(
+            "an address of Ray is given, and not its executor", where="ray_address", fix="Give --executor ray too."
+        )
 
 
 def resolved(config: RunConfig) -> RunConfig:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polarlens.errors import PolarlensError, UsageError
-from polarlens.protocol.bench import Bench
+from polarlens.protocol import executors
 from polarlens.protocol.config import RunConfig, resolved
 from polarlens.protocol.environment import peak_memory_bytes
 from polarlens.protocol.estimate import Estimate, estimate, passes, work_tokens
+from polarlens.protocol.executors.work import Executor
 from polarlens.protocol.experiments import EXPERIMENTS, all_wanted, done_in, missing_units
 from polarlens.protocol.folder import check_items, check_settings, discard, locked, read_manifest
 from polarlens.protocol.manifest import build_manifest
@@ -36,6 +37,11 @@ def execute(config: RunConfig, *, model: "LanguageModel | None" = None, read: Re
     """
     config = resolved(config)
     read = read or read_data(config)
+    with executors.connected(config, loaded=model is not None):
+        return _execute(config, model, read)
+
+
+def _execute(config: RunConfig, model: "LanguageModel | None", read: Read) -> Run | Estimate:
     if model is None:
         from polarlens.models import load
 
@@ -107,9 +113,16 @@ def _work(prepared: Prepared, settings: dict[str, Any], old: dict[str, Any] | No
     manifest = build_manifest(prepared, settings, old, units)
     write_json(folder / "manifest.json", manifest)
     _mark_unfinished(folder, len(units))
-    failed = _run_units(prepared, units, settings, manifest)
+    medians = {
+        task: {int(layer): median for layer, median in found.items()}
+        for task, found in manifest["site_medians"].items()
+    }
+    with executors.opened(prepared, medians, settings) as executor:
+        failed, peak = _run_units(prepared, units, settings, executor)
+        if executor.workers:
+            manifest["hardware"]["workers"] = [*executor.workers]
     manifest["wall_seconds"] = round(manifest["wall_seconds"] + time.monotonic() - started, 3)
-    manifest["peak_memory_bytes"] = max(manifest["peak_memory_bytes"], peak_memory_bytes())
+    manifest["peak_memory_bytes"] = max(manifest["peak_memory_bytes"], peak, peak_memory_bytes())
     manifest["failed_units"] = failed
     write_json(folder / "manifest.json", manifest)
     summary = rebuild(folder)
@@ -125,35 +138,34 @@ def _mark_unfinished(folder: Path, units: int) -> None:
 
 
 def _run_units(
-    prepared: Prepared, units: list[Unit], settings: Mapping[str, Any], manifest: Mapping[str, Any]
-) -> dict[str, str]:
-    """Do every unit; a unit that fails is reported by key and does not stop the others."""
+    prepared: Prepared, units: list[Unit], settings: Mapping[str, Any], executor: Executor
+) -> tuple[dict[str, str], int]:
+    """Do every unit: those that failed, by key, which do not stop the others; and the workers' peak memory in bytes."""
     config, folder = prepared.config, prepared.config.out
     assert folder is not None
     items = {task.task: task.by_key for task in prepared.data}
-    medians = {
-        task: {int(layer): median for layer, median in found.items()}
-        for task, found in manifest["site_medians"].items()
-    }
-    bench = Bench(prepared, medians)
     failed: dict[str, str] = {}
+    peak = 0
     what = ", ".join(dict.fromkeys(unit.experiment for unit in units))
     # A unit tells the tokens of its passes; what a token costs differs between experiments.
-    tokens = [work_tokens(unit, items[unit.task]) for unit in units]
-    works = [n * passes(unit, prepared.lm.n_layers) / unit.passes for n, unit in zip(tokens, units, strict=True)]
-    with tracked(sum(works), what, quiet=config.quiet) as advance:
-        for unit, work, n in zip(units, works, tokens, strict=True):
-            key = unit.key(settings)
+    costs = {unit: passes(unit, prepared.lm.n_layers) / unit.passes for unit in units}
+    total = sum(cost * work_tokens(unit, items[unit.task]) for unit, cost in costs.items())
+    with tracked(total, what, quiet=config.quiet) as advance:
 
-            def told(amount: float, note: str = "", cost: float = work / n) -> None:
-                advance(amount * cost, note)
+        def told(unit: Unit, tokens: float, note: str = "") -> None:
+            advance(tokens * costs[unit], note)
 
-            try:
-                rows = EXPERIMENTS[unit.experiment].rows(bench, unit, told)
-                write_part(folder, unit.experiment, key, rows, unit.document)
-            except (PolarlensError, RuntimeError, OSError) as error:
+        for unit, outcome in executor(units, told):
+            key, error = unit.key(settings), outcome.error
+            peak = max(peak, outcome.peak_memory_bytes)
+            if outcome.rows is not None:
+                try:
+                    write_part(folder, unit.experiment, key, outcome.rows, unit.document)
+                except (PolarlensError, RuntimeError, OSError) as problem:
+                    error = str(problem)
+            if error:
                 failed[key] = (
                     f"{unit.experiment}, {unit.task}, {len(unit.items)} items from {unit.items[0][1]}: {error}"
                 )
                 say(f"unit {key} failed: {error}", quiet=config.quiet)
-    return failed
+    return failed, peak
