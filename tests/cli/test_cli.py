@@ -61,6 +61,7 @@ BAD_USAGE = [
     (["run", "x", "--zzzz"], "the nearest known one: --"),
     (["run", "x", "--delta"], "--delta"),
     (["run", "x", "--overwrite=yes"], "--overwrite"),
+    (["run", "x", "--executor", "dask"], "--executor: 'dask' is not one of"),
     (["run", "x", "--ray-address", "auto"], "--ray-address: an address of Ray is given"),
     (["run", "x", "--experiments", "sweep,probing"], "--treebank: probing needs a treebank, and none is named"),
     (["run", "x", "--ci-width", "0.1"], "--ci-width: not in this version"),

@@ -48,11 +48,6 @@ class Deal:
             (self._probing if unit.task == "trees" else self._plain).appendleft(unit)
         return again
 
-    def gone(self, worker: int) -> None:
-        """The worker is gone while it had no unit."""
-        if self._home == worker:
-            self._home = None
-
     def rest(self) -> list[Unit]:
         """The units that are with no worker, taken off the deal."""
         left = [*self._probing, *self._plain]

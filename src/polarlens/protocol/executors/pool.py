@@ -7,7 +7,7 @@ from collections.abc import Sequence as Many
 from dataclasses import dataclass
 from typing import Any
 
-from polarlens.errors import UsageError
+from polarlens.errors import PolarlensError, UsageError
 from polarlens.protocol.executors.cluster import places
 from polarlens.protocol.executors.dealing import AT_MOST, Deal
 from polarlens.protocol.executors.work import Outcome, Told
@@ -54,7 +54,7 @@ class Pool:
 
         self._ray, self._near = ray, NodeAffinitySchedulingStrategy
         self._make, self._actor = ray.put(make), ray.remote(Actor)
-        self._room = {"device": device, "threads": threads, "weights": weights}
+        self._room: dict[str, Any] = {"device": device, "threads": threads, "weights": weights}
         self._quiet = quiet
         self._started = self._failed_starts = 0
         self._looked = float("-inf")
@@ -167,11 +167,13 @@ class Pool:
         self._looked = float("-inf")
 
     def _result(self, reference: Any) -> tuple[Any, str]:
-        """What a worker answered; None and why where it was lost. Raises what the worker raised."""
+        """What a worker answered; None and why where it was lost. Raises what the worker raised: a bug with its traceback there."""
         try:
             return self._ray.get(reference), ""
         except self._ray.exceptions.RayTaskError as error:
-            raise error.cause from None
+            if isinstance(error.cause, PolarlensError):
+                raise error.cause from None
+            raise
         except self._ray.exceptions.RayError as error:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             return None, lines[0].rstrip(".") if lines else type(error).__name__
