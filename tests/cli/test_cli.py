@@ -128,7 +128,7 @@ def test_help_names_every_supported_option_and_none_of_the_others(capsys: pytest
         "--json",
     ):
         assert option in shown
-    assert "--ray-address" not in shown
+    assert "--ci-width" not in shown
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 import torch
+from made_runs import write_data
 
 import polarlens as pl
-from made_runs import write_data
 from polarlens.errors import UsageError
 from polarlens.models.source import Source
 from polarlens.protocol.config import RunConfig, resolved
@@ -163,7 +163,7 @@ def test_a_worker_with_another_model_is_refused(model, tmp_path):
     config = resolved(RunConfig(models=(model,), out=tmp_path / "x", **write_data(tmp_path), **SMALL))
     prepared = prepare(config, pl.load(model), read_data(config))
     settings = settings_of(prepared)
-    machine, do = recipe.recipe_of(prepared, {}, settings)()
+    machine, _ = recipe.recipe_of(prepared, {}, settings)()
     assert machine["threads"] == torch.get_num_threads()
     with pytest.raises(UsageError, match="another model_weights than the run") as caught:
         recipe.recipe_of(prepared, {}, settings | {"model_weights": "other"})()

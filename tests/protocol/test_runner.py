@@ -15,6 +15,7 @@ import polarlens as pl
 from polarlens.errors import NumericalError, UsageError
 from polarlens.protocol import runner
 from polarlens.protocol.estimate import Estimate
+from polarlens.protocol.executors import work
 from tiny import edit_config, save_tiny
 
 TEXTS = [
@@ -258,7 +259,7 @@ def test_a_failing_unit_is_listed_and_the_rest_done(lm, files, tmp_path, monkeyp
             raise NumericalError("planted", where="block 1")
         return real.rows(bench, unit, advance)
 
-    monkeypatch.setattr(runner, "EXPERIMENTS", {"sweep": replace(real, rows=failing)})
+    monkeypatch.setattr(work, "EXPERIMENTS", {"sweep": replace(real, rows=failing)})
     run = pl.run(lm, out=tmp_path, **files, **SMALL)
     assert len(run.failed) == 1
     assert "planted" in run.failed[0]

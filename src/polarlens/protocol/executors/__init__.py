@@ -50,7 +50,8 @@ def opened(
     if recipe.device != "cpu":
         prepared.lm.hf.to("cpu")  # makes room for the worker on the same device
         recipe.empty_cache()
-    pool = Pool(recipe, device=recipe.device, threads=recipe.threads, weights=recipe.weights, quiet=prepared.config.quiet)  # fmt: skip # noqa: E501
+    quiet = prepared.config.quiet
+    pool = Pool(recipe, device=recipe.device, threads=recipe.threads, weights=recipe.weights, quiet=quiet)
     try:
         yield pool
     finally:

@@ -167,7 +167,7 @@ class Pool:
         self._looked = float("-inf")
 
     def _result(self, reference: Any) -> tuple[Any, str]:
-        """What a worker answered; None and why where it was lost. Raises what the worker raised: a bug with its traceback there."""
+        """What a worker answered; None and why where it was lost. Raises what it raised, a bug with its traceback."""
         try:
             return self._ray.get(reference), ""
         except self._ray.exceptions.RayTaskError as error:
