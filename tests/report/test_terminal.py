@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 from made_up import KINDS, summary
+from made_up_experiments import whole
 
 from polarlens.report import model_title, render_text
 from polarlens.statistics.contrasts import UNUSABLE
@@ -27,6 +28,19 @@ def test_the_table_holds_the_numbers_of_the_summary() -> None:
     pairs = lines.index("Minimal pairs: accuracy drop, points, independent noise")
     assert lines[pairs + 4] == "0.5 28.6 [25.8, 31.5] 8.1 [7.2, 8.9] 20.6 [16.5, 24.7]"
     assert "Minimal pairs: accuracy drop, points, common noise" in lines
+
+
+def test_recoveries_and_the_audit_are_told() -> None:
+    text = render_text(whole())
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    start = lines.index("Recovered share of the damage, %. Next-token loss, at delta 0.1, layers 8-15 perturbed")
+    assert lines[start + 1] == "repair magnitude angular p (Holm)"
+    assert lines[start + 2] == "attention 14.1 [9.1, 19.1] 28.1 [23.1, 33.1] 0.032"
+    assert lines[start + 6].startswith("attention-pattern 7.6 [2.6, 12.6] 15.2 [10.2, 20.2]")
+    assert "AUDIT of the noise policy: " in text
+    assert max(map(len, text.splitlines())) <= 100
+    assert "Recovered share" not in render_text(whole(layers=("8", "9")))  # one at a time: a figure
+    assert "Recovered share" not in render_text(summary())
 
 
 def test_claims_warnings_and_skipped_are_listed() -> None:

@@ -4,18 +4,20 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from polarlens.report.numbers import MINUS, NONE, estimate, number
+from polarlens.report.numbers import MINUS, NONE, estimate, number, probability
 from polarlens.report.probes import POOLING, find, middle, probed_blocks, scores, unit
 from polarlens.report.sentence import sentence
+from polarlens.report.series import Cell, all_series, headline, layer_sets, repair_sites
 from polarlens.report.shown import Summary, blocks, damages, displacement, model_title, positions_run, reference
 from polarlens.report.tables import ClaimText, Group, baseline_lines, claim_texts, groups, not_run
 
 WIDTH = 100
+ARMS = ("magnitude", "angular")
 _PLAIN = str.maketrans({MINUS: "-", NONE: "-"})
 
 
 def render_text(summary: Summary, folder: Path | None = None) -> str:
-    """Model, baseline, damages, probes, verdict, claims, warnings and where the files are, wrapped at 100 characters.
+    """Model, baseline, damages, recoveries, probes, verdict, audit, claims, warnings, files; wrapped at 100 characters.
 
     Tables are those of the headline's positions. Where blocks were perturbed one by one, they show one delta.
     """
@@ -25,9 +27,12 @@ def render_text(summary: Summary, folder: Path | None = None) -> str:
         parts.append(paragraph(f"INCOMPLETE: {summary['missing_units']} units of work are missing"))
     parts.append("\n".join(paragraph(f"clean {line}") for line in baseline_lines(summary)))
     parts += _tables(summary)
-    if probes := probe_lines(summary):
-        parts.append("\n".join(probes))
+    for lines in (recovery_lines(summary), probe_lines(summary)):
+        if lines:
+            parts.append("\n".join(lines))
     parts.append(paragraph(f"VERDICT {verdict['kind']}: {sentence(summary)}"))
+    if summary.get("audit_text"):
+        parts.append(paragraph(f"AUDIT of the noise policy: {summary['audit_text']}"))
     parts.append("\n".join(["CLAIMS", *claim_lines(claim_texts(summary))]))
     skipped = [f"{one['what']}: {one['why']}" for one in summary["skipped"]]
     for title, lines in (("SKIPPED", skipped), ("WARNINGS", summary["warnings"])):
@@ -59,10 +64,43 @@ def _table(group: Group, only: float | None) -> str:
         if only in (None, row.delta):
             first = row.shown_delta if only is None else (row.layers or "") + ("" if row.usable else " *")
             lines.append((first, row.text("magnitude"), row.text("angular"), row.text(what)))
-    widths = [max(len(line[i]) for line in lines) for i in range(3)]
-    body = ["  " + "   ".join([*(line[i].ljust(widths[i]) for i in range(3)), line[3]]).rstrip() for line in lines]
     notes = [paragraph(f"  {note}", "    ") for note in group.notes]
-    return "\n".join([paragraph(group.title), *(clean(line) for line in body), *notes])
+    return "\n".join([paragraph(group.title), *_aligned(lines), *notes])
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Columns as wide as their widest cell."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [
+        clean("  " + "   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        for line in lines
+    ]
+
+
+def recovery_lines(summary: Summary) -> list[str]:
+    """What clean activations give back of the loss damage (of accuracy's, without texts), a line per repair and layers.
+
+    Empty without repairs, and where layers were repaired one at a time: that is a figure, not a list.
+    """
+    found = headline(all_series(summary, "repair", "recovery"), summary)[:1]
+    if not found or len(layer_sets(found[0])) > 1:
+        return []
+    (one,) = found
+    table: list[Sequence[str]] = [("repair", *ARMS, "p (Holm)")]
+    for name, layers in repair_sites(one):
+        site = {"repair": name, "repair_layers": layers}
+        arms = [recovered(one.cell(arm=arm, **site)) for arm in ARMS]
+        table.append((name, *arms, probability((one.contrast(kind="difference", **site) or {}).get("p_holm"))))
+    title = f"Recovered share of the damage, %. {one.title}, {one.where}"
+    return [paragraph(title), *_aligned(table)]
+
+
+def recovered(cell: Cell | None) -> str:
+    """Percent, with its interval."""
+    if cell is None:
+        return NONE
+    scaled = [None if end is None else 100 * end for end in (cell["mean"], *(cell["ci95"] or ()))]
+    return estimate(scaled[0], scaled[1:] or None, "points")  # type: ignore[arg-type]
 
 
 def probe_lines(summary: Summary) -> list[str]:
