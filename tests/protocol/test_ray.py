@@ -13,6 +13,7 @@ import torch
 from made_runs import write_data
 
 import polarlens as pl
+from polarlens.english import sentences, write_conllu
 from polarlens.errors import UsageError
 from polarlens.models.source import Source
 from polarlens.protocol.config import RunConfig, resolved
@@ -66,13 +67,15 @@ def opened(make) -> pool.Pool:
 
 @needs_ray
 def test_rows_equal_a_local_run_bit_for_bit(two_workers, model, tmp_path):
-    data = write_data(tmp_path)
+    write_conllu(tmp_path / "trees.conllu", sentences(1, 50))
+    data = write_data(tmp_path) | {"treebank": str(tmp_path / "trees.conllu")}
     local = pl.run(model, out=tmp_path / "local", **data, **SMALL)
     ray = pl.run(model, out=tmp_path / "ray", executor="ray", **data, **SMALL)
     names = sorted(p.relative_to(local.folder) for p in (local.folder / "rows").rglob("*.parquet"))
     assert names == sorted(p.relative_to(ray.folder) for p in (ray.folder / "rows").rglob("*.parquet"))
     assert len(names) > 10
-    for experiment in ("sweep", "repair", "propagation"):
+    for experiment in ("sweep", "repair", "propagation", "probing"):
+        assert len(local.table(experiment)) > 0
         pd.testing.assert_frame_equal(ray.table(experiment), local.table(experiment), check_exact=True)
     assert ray.failed == ()
     assert ray.summary["complete"]
