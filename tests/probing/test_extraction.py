@@ -15,7 +15,7 @@ from polarlens.models import LanguageModel
 from polarlens.models.hooks import first_tensor, with_first
 from polarlens.perturbation import PAPER, coins, displace, gaussian, norms
 from polarlens.probing.alignment import AlignedTree, align_trees
-from polarlens.probing.extraction import States, clean_states, default_blocks, perturbed_states, rows_of
+from polarlens.probing.extraction import States, clean_passes, clean_states, default_blocks, perturbed_states, rows_of
 from tiny import tiny, tiny_tokenizer
 
 BLOCKS = (-1, 0, 2)
@@ -105,7 +105,8 @@ def test_perturbed_states(arm: str, layers: tuple[int, ...], trees: tuple[Aligne
     clean = clean_states(lm, trees, (-1, 0, 1, 2), has_bos=True)
     condition = Condition("p", "all", arm, 0.3, 4, None)  # type: ignore[arg-type]
     engine = Engine(lm, Protocol(layers, "relative", {"p": PAPER}), kl=False)
-    found, realised = perturbed_states(engine, trees, condition, clean, has_bos=True, batch_tokens=150)
+    passes = clean_passes(engine, trees, has_bos=True, batch_tokens=150)
+    found, realised = perturbed_states(engine, trees, condition, clean, passes)
     assert found.blocks == tuple(range(layers[0], 3))
     tokens = sum(len(ids) for tree in trees for ids in tree.encoded.sequences)
     assert sum(int(one.first_count.sum()) for one in realised) == tokens

@@ -180,7 +180,7 @@ def test_runs_agree_in_any_order_and_perturbations_move_what_they_should(
     def run(trees: tuple[Tree, ...]) -> pd.DataFrame:
         probed = probe(lm, aligned(trees, lm), has_bos=True, blocks=(0, 1), poolings=("last",))
         engine = Engine(lm, protocol, kl=False)
-        after = [probed.after(engine, condition)[0] for condition in conditions]
+        after = [frame for _, frame, _ in probed.after(engine, conditions)]
         return pd.concat([probed.clean(), *after], ignore_index=True)
 
     rows = run(english)

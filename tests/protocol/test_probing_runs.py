@@ -64,7 +64,9 @@ def test_rows_are_those_of_the_probes(lm, files, done):
         for seed in (0, 1)
         for sign in (1, -1)
     ]
-    wanted = of_probes(pd.concat([probed.clean(), *(probed.after(engine, c)[0] for c in conditions)]).assign(task=None))
+    wanted = of_probes(
+        pd.concat([probed.clean(), *(frame for _, frame, _ in probed.after(engine, conditions))]).assign(task=None)
+    )
     rows = of_probes(done.table("probing"))
     same = ["item", "n_words", *PROBED, "seed", "sign", "score", "weight"]
     a, b = (one[same].astype(object).where(one[same].notna(), None) for one in (rows, wanted))

@@ -16,7 +16,7 @@ from torch import Tensor
 from polarlens.engine.batching import Batch, batches
 from polarlens.engine.conditions import Condition
 from polarlens.engine.engine import Engine
-from polarlens.engine.outcome import Realised
+from polarlens.engine.outcome import Clean, Realised
 from polarlens.engine.scoring import only_positions
 from polarlens.errors import SiteError
 from polarlens.models.hooks import first_input, first_tensor, hooked
@@ -72,16 +72,29 @@ def clean_states(
     return pool.result
 
 
+def clean_passes(
+    engine: Engine, trees: Many[AlignedTree], *, has_bos: bool, batch_tokens: int = 2048
+) -> list[tuple[Batch, Clean]]:
+    """What every perturbation of these sentences starts from: each batch, and its pass up to the perturbed blocks."""
+    passes = []
+    for batch in batches([tree.encoded for tree in trees], batch_tokens, has_bos=has_bos):
+        one = replace(  # the head runs on one position, whatever it says
+            batch, scored=torch.zeros(1, dtype=torch.int64), targets=batch.ids[0, :1], row_of=batch.ids[0, :1] * 0
+        )
+        passes.append((one, engine.clean(one)))
+    return passes
+
+
 def perturbed_states(
     engine: Engine, trees: Many[AlignedTree], condition: Condition, clean: States,
-    *, has_bos: bool, batch_tokens: int = 2048, memory: int = MEMORY,
+    passes: Many[tuple[Batch, Clean]], *, memory: int = MEMORY,
 ) -> tuple[States, list[Realised]]:  # fmt: skip
     """The states of the same words under a condition, at the probed blocks from the first perturbed one on.
 
     With it what each pass realised, batch by batch.
 
-    clean: of the same trees; its norms stand for the blocks below, which the perturbation does not reach. Raises
-    SiteError when the last block is perturbed in a model whose final norm was not verified.
+    clean: of the same trees; its norms stand for the blocks below, which the perturbation does not reach. passes: those
+    of `clean_passes`. Raises SiteError when the last block is perturbed in a model whose final norm was not verified.
     """
     lm, layers = engine.lm, engine.protocol.layers
     if lm.n_layers - 1 in layers and not lm.anatomy.sites[FINAL_NORM].available:
@@ -91,13 +104,10 @@ def perturbed_states(
     for pooling, norms in pool.result.norms.items():
         norms[:, : layers[0] + 1] = clean.norms[pooling][:, : layers[0] + 1]
     realised = []
-    for batch in batches([tree.encoded for tree in trees], batch_tokens, has_bos=has_bos):
-        one = replace(  # the head runs on one position, whatever it says
-            batch, scored=torch.zeros(1, dtype=torch.int64), targets=batch.ids[0, :1], row_of=batch.ids[0, :1] * 0
-        )
-        cleaned = engine.clean(one)
+    for batch, cleaned in passes:
         with pool.reading(batch, layers[0]):
-            realised += [outcome.realised for _, outcome in engine.perturbed(one, cleaned, [condition], batch_tokens)]
+            # one condition is one stack, whatever the budget
+            realised += [outcome.realised for _, outcome in engine.perturbed(batch, cleaned, [condition], tokens=1)]
     return pool.result, realised
 
 

@@ -1,5 +1,6 @@
 """From a model and aligned trees to rows of probes: states, fits, and reading after a perturbation."""
 
+from collections.abc import Iterator
 from collections.abc import Sequence as Many
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,12 +16,13 @@ from polarlens.probing.extraction import (
     MEMORY,
     POOLINGS,
     States,
+    clean_passes,
     clean_states,
     default_blocks,
     perturbed_states,
     rows_of,
 )
-from polarlens.probing.probes import Probes
+from polarlens.probing.probes import Probes, parts_of
 from polarlens.probing.words import words_of
 
 if TYPE_CHECKING:
@@ -45,15 +47,17 @@ class Probed:
         """Rows of the unperturbed held-out sentences, and of the baselines (see `probes`)."""
         return pd.concat([self.probes.baselines(), self.probes.score(self.held_out)], ignore_index=True)
 
-    def after(self, engine: Engine, condition: Condition) -> tuple[pd.DataFrame, list[Realised]]:
-        """Rows of the held-out sentences after a perturbation, and what its passes realised.
+    def after(
+        self, engine: Engine, conditions: Many[Condition]
+    ) -> Iterator[tuple[Condition, pd.DataFrame, list[Realised]]]:
+        """Rows of the held-out sentences after each perturbation, and what its passes realised; one clean pass for all.
 
         The blocks are those from the first perturbed one on; a table without rows where none of them was probed.
         """
-        states, realised = perturbed_states(
-            engine, self.trees, condition, self.held_out, has_bos=self.has_bos, batch_tokens=self.batch_tokens
-        )
-        return (self.probes.score(states, condition) if states.blocks else pd.DataFrame()), realised
+        passes = clean_passes(engine, self.trees, has_bos=self.has_bos, batch_tokens=self.batch_tokens)
+        for condition in conditions:
+            states, realised = perturbed_states(engine, self.trees, condition, self.held_out, passes)
+            yield condition, self.probes.score(states, condition) if states.blocks else pd.DataFrame(), realised
 
     @property
     def counts(self) -> dict[str, int]:
@@ -64,7 +68,7 @@ class Probed:
 
 def check_trees(trees: AlignedTrees) -> None:
     """Raise UsageError where no probe can be trained on these trees (see `words.check`); needs no model."""
-    Probes(words_of(trees.items))
+    parts_of(words_of(trees.items))
 
 
 def probe(

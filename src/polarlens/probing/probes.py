@@ -64,17 +64,20 @@ class Probe:
     beside: dict[tuple[str, str], Regression]
 
 
+def parts_of(words: Words) -> dict[str, BoolArray]:
+    """Part -> (N,) bool, its words. Raises UsageError where nothing can be learned (see `words.check`)."""
+    sentences = split([tree.tree.cluster for tree in words.trees])
+    parts = {name: words.of_sentences(chosen) for name, chosen in sentences.items()}
+    check(words, parts["train"], TARGETS)
+    return parts
+
+
 class Probes:
     """All probes of one treebank. Raises UsageError where nothing can be learned (see `words.check`)."""
 
     def __init__(self, words: Words, *, seed: int = 0) -> None:
-        self.words = words
-        self.parts = {
-            name: words.of_sentences(sentences)
-            for name, sentences in split([tree.tree.cluster for tree in words.trees]).items()
-        }
+        self.words, self.parts = words, parts_of(words)
         train = self.parts["train"]
-        check(words, train, TARGETS)
         self.confounds, self.used = confounds(words, train)
         self.control = control_labels(words, train, seed)
         trees = [tree.tree for tree in words.trees]

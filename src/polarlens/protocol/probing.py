@@ -1,9 +1,6 @@
 """Probing as an experiment: probes of clean states, the same after each arm, and what the probed blocks compute."""
 
-from typing import Any
-
 import pandas as pd
-import pyarrow as pa
 
 from polarlens.models.sites import FINAL_NORM
 from polarlens.probing import default_blocks
@@ -19,6 +16,8 @@ from polarlens.protocol.progress import Advance
 from polarlens.protocol.tasks import TaskData
 from polarlens.rows.store import Rows
 from polarlens.statistics.order import reference_delta
+
+_NO_TASK = {"task": None}  # a probe's rows are about no loss
 
 
 def wanted(prepared: Prepared) -> list[Wanted]:
@@ -62,18 +61,17 @@ def rows(bench: Bench, unit: Unit, advance: Advance) -> Rows:
     probed = bench.probed
     if unit.work.clean:
         advance(tokens)
-        return _table(probed.clean(), bench.base(unit) | {"layers": None, "delta_mode": None})
+        return probed.clean().assign(**bench.base(unit) | _NO_TASK | {"layers": None, "delta_mode": None})
     engine = bench.engine(unit, POLICIES[bench.config.preset]["trees"])
     advance(tokens)
     distances, found = Distances(), []
-    for asked in unit.in_order:
-        frame, realised = probed.after(engine, asked.condition)
+    for condition, frame, realised in probed.after(engine, [asked.condition for asked in unit.in_order]):
         found.append(frame)
         for one in realised:
-            distances.add(asked.condition, one)
+            distances.add(condition, one)
         advance(tokens)
     distances.check(engine.protocol, allow_mismatch=bench.allow_mismatch)
-    return _table(pd.concat(found, ignore_index=True), bench.base(unit))
+    return pd.concat(found, ignore_index=True).assign(**bench.base(unit) | _NO_TASK)
 
 
 def _asked(prepared: Prepared, task: Task, seeds: range) -> frozenset[Asked]:
@@ -95,7 +93,3 @@ def _seen(prepared: Prepared, layers: tuple[int, ...]) -> bool:
     """Whether the states after a perturbation of these layers can be read."""
     lm = prepared.lm
     return lm.n_layers - 1 not in layers or lm.anatomy.sites[FINAL_NORM].available
-
-
-def _table(frame: pd.DataFrame, base: dict[str, Any]) -> pa.Table:
-    return pa.Table.from_pandas(frame.assign(**base | {"task": None}), preserve_index=False)

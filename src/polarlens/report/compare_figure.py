@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polarlens.errors import UsageError
-from polarlens.report.compare_shown import Document, by_norm, headline_noise, own
+from polarlens.report.compare_shown import Document, by_norm, own
 from polarlens.report.figures.dissociation import delta_axis
 from polarlens.report.figures.style import COLOURS, FAINT, log_scale, styled, svg
-from polarlens.report.shown import Entry, noises
+from polarlens.report.shown import Entry, headline_noise, noises
 from polarlens.rows.store import written_whole
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from itertools import combinations
 from typing import Any
 
 from polarlens.report.numbers import NONE, estimate, listed, nats, points, probability
-from polarlens.report.shown import UNITS, Entry, blocks, contrasts, noises, reference
+from polarlens.report.shown import UNITS, Entry, blocks, contrasts, headline_noise, noises, reference
 from polarlens.report.tables import FEW
 from polarlens.statistics.verdict import pair_policy_name
 
@@ -71,11 +71,6 @@ def own(run: Mapping[str, Any], task: str) -> list[Entry]:
     groups = blocks(found)
     middle = groups[len(groups) // 2] if groups else None
     return [one for one in found if one.noise == noise and one.condition.layers == middle]
-
-
-def headline_noise(names: Sequence[str | None]) -> str | None:
-    """Independent noise before any other."""
-    return "independent" if "independent" in names else next(iter(names), None)
 
 
 @dataclass(frozen=True)

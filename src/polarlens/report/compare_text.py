@@ -8,11 +8,11 @@ from polarlens.report.compare_shown import (
     answers,
     by_norm,
     compared,
-    headline_noise,
     size,
     status,
     tested,
 )
+from polarlens.report.shown import headline_noise
 from polarlens.report.tables import DIFFERENCES, baseline_lines, claim_texts
 from polarlens.report.terminal import claim_lines, clean, paragraph
 

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from polarlens.perturbation.policy import ARMS
 from polarlens.report.figures.audit import PANELS, effects
-from polarlens.report.grid import ARMS, Form, Table, in_nats, in_percent, p_value
+from polarlens.report.grid import Form, Table, in_nats, in_percent, p_value
 from polarlens.report.numbers import NONE, share
 from polarlens.report.series import SPLIT, Series, all_series, headline, published, repair_sites
 from polarlens.report.shown import Summary

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from polarlens.report.numbers import NONE, estimate, points, probability
 from polarlens.report.series import Cell
 
-ARMS = ("magnitude", "angular")
-
 Form = Callable[[float | None, Sequence[float] | None], str]
 """A value and its interval as text."""
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from polarlens.report.series import Cell
-from polarlens.report.shown import Entry, Summary, damages, positions_run, reference
+from polarlens.report.shown import Entry, Summary, damages, headline_noise, positions_run, reference
 from polarlens.statistics.probing import CLAIM_POOLING, EXPERIMENT, POINTS
 
 POOLING = CLAIM_POOLING
@@ -60,10 +60,9 @@ def block_of(entry: Entry) -> int:
     return int(entry.condition.layers or -1)
 
 
-def headline_noise(entries: list[Entry]) -> str | None:
-    """The pair policy shown: independent noise before any other; None without pairs."""
-    names = sorted({one.noise for one in entries if one.noise is not None})
-    return "independent" if "independent" in names else next(iter(names), None)
+def noise_shown(entries: list[Entry]) -> str | None:
+    """The pair policy shown; None without pairs."""
+    return headline_noise(sorted({one.noise for one in entries if one.noise is not None}))
 
 
 def at(entries: list[Entry], task: str, noise: str | None) -> list[Entry]:

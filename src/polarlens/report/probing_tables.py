@@ -1,6 +1,7 @@
 """The tables of probing: encoding against computation, scores with their controls, what a perturbation takes."""
 
-from polarlens.report.grid import ARMS, Form, Table, in_nats, in_points, p_value
+from polarlens.perturbation.policy import ARMS
+from polarlens.report.grid import Form, Table, in_nats, in_points, p_value
 from polarlens.report.numbers import NONE
 from polarlens.report.probes import (
     POOLING,
@@ -10,7 +11,7 @@ from polarlens.report.probes import (
     at,
     block_of,
     find,
-    headline_noise,
+    noise_shown,
     probed_blocks,
     score_contrasts,
     scores,
@@ -44,7 +45,7 @@ def probing_tables(summary: Summary) -> list[Table]:
 def _against(summary: Summary) -> Table:
     """One line per block: what is read from direction and norm, and what either arm costs at that block alone."""
     damage, clean = alone(summary), scores(summary)
-    noise = headline_noise(damage)
+    noise = noise_shown(damage)
     delta = f"; damages at delta {damage[0].condition.delta:g}" if damage else ""
     under = f", {noise} noise" if noise else ""
     read = [f"{label}: {name}" for _, _, label in PER_BLOCK for name in ("norm", "direction")]

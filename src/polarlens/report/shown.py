@@ -1,6 +1,6 @@
 """What of a summary a reader is shown: the damages and contrasts of the headline, in the order of the conditions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,6 +83,11 @@ def noises(entries: list[Entry]) -> list[tuple[str, str | None]]:
     """(task, pair policy) of each series, the texts first."""
     found = dict.fromkeys((entry.task, entry.noise) for entry in entries)
     return sorted(found, key=lambda one: (TASKS.index(one[0]), one[1] or ""))
+
+
+def headline_noise(names: Sequence[str | None]) -> str | None:
+    """The pair policy that is shown where one stands for all: independent noise before any other."""
+    return "independent" if "independent" in names else next(iter(names), None)
 
 
 def blocks(entries: list[Entry]) -> list[str | None]:

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from polarlens.perturbation.policy import ARMS
 from polarlens.report.numbers import NONE, estimate, interval, nats, number, probability, share
 from polarlens.report.shown import UNITS, Entry, Summary, contrasts, damages, loss_measure, noises
 from polarlens.statistics.contrasts import UNUSABLE
 
-ARMS = ("magnitude", "angular")
 FEW = 30  # items (or clusters) below which a t interval on skewed damages is a rough guide
 _NAMES = {"loss": "Next-token loss: damage", "pairs": "Minimal pairs: accuracy drop"}
 DIFFERENCES = {"loss": "angular − magnitude", "pairs": "magnitude − angular"}

@@ -4,7 +4,9 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from polarlens.report.numbers import MINUS, NONE, estimate, number, probability
+from polarlens.perturbation.policy import ARMS
+from polarlens.report.grid import in_points, p_value
+from polarlens.report.numbers import MINUS, NONE, estimate, number
 from polarlens.report.probes import POOLING, find, middle, probed_blocks, scores, unit
 from polarlens.report.sentence import sentence
 from polarlens.report.series import Cell, all_series, headline, layer_sets, repair_sites
@@ -12,7 +14,6 @@ from polarlens.report.shown import Summary, blocks, damages, displacement, model
 from polarlens.report.tables import ClaimText, Group, baseline_lines, claim_texts, groups, not_run
 
 WIDTH = 100
-ARMS = ("magnitude", "angular")
 _PLAIN = str.maketrans({MINUS: "-", NONE: "-"})
 
 
@@ -89,18 +90,17 @@ def recovery_lines(summary: Summary) -> list[str]:
     table: list[Sequence[str]] = [("repair", *ARMS, "p (Holm)")]
     for name, layers in repair_sites(one):
         site = {"repair": name, "repair_layers": layers}
-        arms = [recovered(one.cell(arm=arm, **site)) for arm in ARMS]
-        table.append((name, *arms, probability((one.contrast(kind="difference", **site) or {}).get("p_holm"))))
+        arms = [_recovered(one.cell(arm=arm, **site)) for arm in ARMS]
+        table.append((name, *arms, p_value(one.contrast(kind="difference", **site))))
     title = f"Recovered share of the damage, %. {one.title}, {one.where}"
     return [paragraph(title), *_aligned(table)]
 
 
-def recovered(cell: Cell | None) -> str:
+def _recovered(cell: Cell | None) -> str:
     """Percent, with its interval."""
-    if cell is None:
+    if cell is None or cell["mean"] is None:
         return NONE
-    scaled = [None if end is None else 100 * end for end in (cell["mean"], *(cell["ci95"] or ()))]
-    return estimate(scaled[0], scaled[1:] or None, "points")  # type: ignore[arg-type]
+    return in_points(100 * cell["mean"], cell["ci95"] and [100 * end for end in cell["ci95"]])
 
 
 def probe_lines(summary: Summary) -> list[str]:

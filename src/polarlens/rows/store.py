@@ -18,7 +18,7 @@ from polarlens.rows.schema import SCHEMAS
 
 _UNIT = b"polarlens.unit"
 
-Rows: TypeAlias = Many[Mapping[str, Any]] | pa.Table
+Rows: TypeAlias = Many[Mapping[str, Any]] | pd.DataFrame
 """Rows of a unit: one mapping each, or a table with some of the schema's columns."""
 
 
@@ -56,12 +56,9 @@ class Part:
 def write_part(folder: Path, experiment: str, key: str, rows: Rows, unit: Mapping[str, Any]) -> Path:
     """Write the rows of one unit as `rows/<experiment>/<key>.parquet`, with the unit in the file's metadata."""
     schema = SCHEMAS[experiment].with_metadata({_UNIT: json.dumps(unit).encode()})
-    if isinstance(rows, pa.Table):
-        columns = [
-            rows[field.name].cast(field.type) if field.name in rows.column_names else pa.nulls(len(rows), field.type)
-            for field in schema
-        ]
-        table = pa.table(columns, schema=schema)
+    if isinstance(rows, pd.DataFrame):
+        table = pa.Table.from_pandas(rows.reindex(columns=schema.names), schema=schema, preserve_index=False)
+        table = table.replace_schema_metadata(schema.metadata)  # without pandas' own
     else:
         table = pa.Table.from_pylist(list(rows), schema=schema)
     path = folder / "rows" / experiment / f"{key}.parquet"

@@ -48,7 +48,7 @@ class Found:
         """The value with its linearised t, for tests."""
         return self.moments.linear(*self.coefficients)
 
-    @property
+    @cached_property
     def interval(self) -> Interval | None:
         """95 %: the bootstrap, or the t where there is none (all words right, few sentences, shared draws)."""
         m = self.moments
@@ -132,13 +132,12 @@ def combination(scores: Sequence[ProbeScore], coefficients: Sequence[float]) -> 
     bounded = scores[0].named["metric"] in POINTS
     sentence = reduce(np.intersect1d, [one.sentence for one in scores])
     drawn = [one.seeds for one in scores if one.shared]
+    seeds = np.asarray(reduce(np.intersect1d, drawn) if drawn else [], dtype=np.int64)
     values = []
     for one in scores:
         here = one.values[np.searchsorted(one.sentence, sentence)]
-        if one.shared:
-            values.append(here[:, np.searchsorted(one.seeds, reduce(np.intersect1d, drawn))])
-        else:
-            values.append(item_means(here))
+        # Shared draws keep a column per seed; others are averaged.
+        values.append(np.take(here, np.searchsorted(one.seeds, seeds), axis=1) if one.shared else item_means(here))
     of = np.searchsorted(scores[0].sentence, sentence)
     found = moments(
         np.stack(np.broadcast_arrays(*values)) * (100.0 if bounded else 1.0),
@@ -181,16 +180,12 @@ def probing_entries(rows: pd.DataFrame, policies: Policies, unigram_nll: float |
     at single blocks. C6 and C7 rest on the pooling `last` at all blocks.
     """
     scores = probe_scores(rows[rows["score"].notna()], policies)
-    between, dropped, arms = (
-        representation_differences(scores, "direction", "norm"),
-        drops(scores),
-        drop_differences(scores),
-    )
+    between = representation_differences(scores, "direction", "norm")
     out = Entries()
     out.cells = [_cell("score", one, one.found, _level_interval(one)) for one in scores]
-    out.cells += [_cell("drop", one, found, found.interval) for one, found in dropped]
-    out.contrasts = [*_contrasts("score", between, "representation", "direction - norm")]
-    out.contrasts += _contrasts("drop", arms, "after_arm", "angular - magnitude")
+    out.cells += [_cell("drop", one, found, found.interval) for one, found in drops(scores)]
+    out.contrasts = _contrasts("score", between, "representation", "direction - norm")
+    out.contrasts += _contrasts("drop", drop_differences(scores), "after_arm", "angular - magnitude")
     alone = damages(rows[rows["task"].notna()])
     usable = usable_conditions(alone, policies, unigram_nll)
     out.cells += cell_entries(EXPERIMENT, alone, policies, usable)

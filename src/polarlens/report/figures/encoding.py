@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from polarlens.report.figures.curves import REFERENCES, curves
 from polarlens.report.figures.style import point
-from polarlens.report.probes import POOLING, alone, at, block_of, headline_noise, probed_blocks, scores, unit
+from polarlens.report.probes import POOLING, alone, at, block_of, noise_shown, probed_blocks, scores, unit
 from polarlens.report.series import Cell
 from polarlens.report.shown import Entry, Summary, loss_measure
 
@@ -21,7 +21,7 @@ DRAWN = (("upos", "accuracy"), ("depth", "gain"))
 def encoding_panels(summary: Summary) -> "dict[str, alt.LayerChart]":
     """Two panels of probes on clean states, two of damages where one block alone is perturbed."""
     blocks, damage = probed_blocks(summary), alone(summary)
-    noise = headline_noise(damage)
+    noise = noise_shown(damage)
     read = ["probes on held-out sentences", f"pooling: {POOLING} token of a word; 95 % intervals"]
     found: dict[str, tuple[list[dict[str, Any]], Sequence[str], str, list[dict[str, Any]]]] = {
         "Read: part of speech": (_read(summary, *DRAWN[0]), read, "accuracy (points)", _behind(summary, *DRAWN[0])),
