@@ -5,7 +5,6 @@ import pytest
 
 from polarlens.errors import UsageError
 from polarlens.protocol.config import (
-    NOT_IN_THIS_VERSION,
     RunConfig,
     Sources,
     grid,
@@ -138,6 +137,11 @@ def test_text_and_yaml_values_read_alike(key: str, values: list[Any], read: Any)
         ("pairs", ["a", "a"], "a is named twice"),
         ("overwrite", "yes", "neither true nor false"),
         ("models", ["a", "a"], "a is named twice"),
+        ("ci_width", 0, "must lie above 0"),
+        ("ci_width", -0.1, "must lie above 0"),
+        ("ci_width", "nan", "finite number"),
+        ("ci_width", "inf", "finite number"),
+        ("ci_width", "narrow", "is not a number"),
     ],
 )
 def test_bad_values_are_refused_by_name(key: str, value: Any, said: str) -> None:
@@ -152,13 +156,14 @@ def test_unknown_keys_name_the_nearest_known_one(key: str, nearest: str) -> None
         RunConfig(**{key: 1})
 
 
-ASKED = {"repair": "attention", "repair_layers": "3", "ci_width": "0.1", "ray_address": "a"}
-
-
-@pytest.mark.parametrize(("key", "refused"), NOT_IN_THIS_VERSION)
-def test_what_this_version_does_not_have_is_refused(key: str, refused: str | None) -> None:
-    with pytest.raises(UsageError, match=f"^{key}: .*not in this version"):
-        RunConfig(**{key: refused or ASKED[key]})
+@pytest.mark.parametrize(
+    ("asked", "fix"),
+    [({"experiments": "repair"}, "Ask for the sweep"), ({"pairs": ["p.jsonl"]}, "Give texts")],
+)
+def test_a_precision_needs_a_loss_ratio(asked: dict[str, Any], fix: str) -> None:
+    with pytest.raises(UsageError, match=f"^ci_width: .*none is measured. {fix}"):
+        RunConfig(ci_width=0.1, **asked)
+    assert RunConfig(ci_width="0.1", experiments="sweep,repair", text="t.txt", pairs="p.jsonl").ci_width == 0.1
 
 
 def test_a_relative_displacement_of_one_is_fine_in_the_other_modes() -> None:

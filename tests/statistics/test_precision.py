@@ -86,22 +86,22 @@ class TestLook:
     def test_from_rows(self):
         """One delta's rows decide for that delta; both positions count."""
         rows = sweep(by_arm(0.1, 0.3), by_arm(9.0, 2.0), n_texts=60, n_pairs=3, positions=("all", "no-sinks"))
-        found = look_at_rows(rows, 0.1, 0.9, 400, POLICIES["matched"])
+        found = look_at_rows(rows, 0.1, 0.9, 60, 400, POLICIES["matched"])
         assert (found.stop, found.n_items) == (True, 60)
-        tight = look_at_rows(rows, 0.1, 1e-4, 400, POLICIES["matched"])
+        tight = look_at_rows(rows, 0.1, 1e-4, 60, 400, POLICIES["matched"])
         assert tight.next_items == 120
         assert tight.half_width == found.half_width
         one = rows[~((rows["delta"] == 0.1) & (rows["positions"] == "no-sinks"))]
-        alone = look_at_rows(one, 0.1, 1e-4, 400, POLICIES["matched"])
-        other = look_at_rows(rows[rows["positions"] != "all"], 0.1, 1e-4, 400, POLICIES["matched"])
+        alone = look_at_rows(one, 0.1, 1e-4, 60, 400, POLICIES["matched"])
+        other = look_at_rows(rows[rows["positions"] != "all"], 0.1, 1e-4, 60, 400, POLICIES["matched"])
         assert tight.half_width == max(alone.half_width, other.half_width)
         noisy = rows.copy()
         noisy.loc[noisy["delta"] == 0.2, "nll"] += 1000 * np.random.default_rng(0).standard_normal(
             int((noisy["delta"] == 0.2).sum())
         )
-        assert look_at_rows(noisy, 0.1, 1e-4, 400, POLICIES["matched"]).half_width == found.half_width
+        assert look_at_rows(noisy, 0.1, 1e-4, 60, 400, POLICIES["matched"]).half_width == found.half_width
         with pytest.raises(UsageError, match="not measured"):
-            look_at_rows(pd.DataFrame(rows[rows["task"] == "pairs"]), 0.1, 0.1, 400, POLICIES["matched"])
+            look_at_rows(pd.DataFrame(rows[rows["task"] == "pairs"]), 0.1, 0.1, 60, 400, POLICIES["matched"])
 
 
 def members(rng, items, draws, item_sd, even_sd, odd_sd, mean=(3.0, 1.0)):

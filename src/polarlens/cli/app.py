@@ -30,11 +30,6 @@ app = typer.Typer(
 app.add_typer(twins, name="twins")
 
 
-def _later(name: str) -> Any:
-    """An option of a coming version: read, so that it can be refused with a reason."""
-    return typer.Option(name, hidden=True)
-
-
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Device = Annotated[Text, option("--device", "cpu|cuda|mps|auto|split", "Where the model runs (default cpu).")]
 Dtype = Annotated[Text, option("--dtype", "TYPE", "float32 (default), float64, bfloat16 or float16.")]
@@ -99,6 +94,9 @@ def run(
     device: Device = None,
     dtype: Dtype = None,
     batch_tokens: Annotated[Text, option("--batch-tokens", "N", "Tokens in one forward pass.")] = None,
+    ci_width: Annotated[
+        Text, option("--ci-width", "W", "Add texts until the loss ratio's half-width is W of it, as 0.1.")
+    ] = None,
     trust_pickle: TrustPickle = None,
     trust_remote_code: TrustCode = None,
     executor: Annotated[Text, option("--executor", "local|ray", "Who does the work (default local).")] = None,
@@ -109,7 +107,6 @@ def run(
     dry_run: Annotated[Flag, typer.Option("--dry-run", help="Print the plan and stop.")] = None,
     quiet: Annotated[Flag, typer.Option("--quiet", help="No plan, no progress.")] = None,
     as_json: Json = False,
-    ci_width: Annotated[Text, _later("--ci-width")] = None,
 ) -> int:
     """Run the protocol on a model and write a folder of results. The same command again resumes it.
 

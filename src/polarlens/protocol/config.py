@@ -32,9 +32,6 @@ DeltaMode = Literal["relative", "absolute", "site"]
 Positions = Literal["all", "no-first", "no-sinks"]
 Task = Literal["loss", "pairs", "trees"]
 
-NOT_IN_THIS_VERSION: tuple[tuple[str, str | None], ...] = (("ci_width", None),)
-"""Keys of the interface, with the value or (None) any value, that are refused when they are asked for."""
-
 RATIO_GRID = (0.02, 0.05, 0.1, 0.2, 0.5)
 ABSOLUTE_GRID: dict[Task, tuple[float, ...]] = {
     "loss": (1.0, 2.0, 5.0, 10.0, 15.0, 20.0),
@@ -61,7 +58,7 @@ def _maybe(parse: Callable[[Any], Any]) -> BeforeValidator:
 
 
 Integer = _maybe(values.integer)
-Number = _maybe(values.number)
+Number = _maybe(values.finite)
 Flag = BeforeValidator(values.flag)
 Name = _maybe(values.text)
 
@@ -70,7 +67,7 @@ class RunConfig(BaseModel):
     """What was asked of a run; every field is an option of `polarlens run` and a key of its YAML file.
 
     Raises UsageError, naming the key, for an unknown key, a value that cannot be read or lies outside its range, and
-    what this version does not have.
+    what does not go together.
 
     models: Hub ids, directories or GGUF files; empty where the caller brings a loaded model.
     layers: `8-15`, `4,6`, `middle` or `each`; read against the model by `polarlens.protocol.layers.parse_layers`.
@@ -78,6 +75,7 @@ class RunConfig(BaseModel):
     seeds: how many seeds, numbered from 0. limit: items kept of each SPEC. max_tokens: of a text, without BOS.
     text, pairs, treebank: data SPECs. treebank_limit: sentences kept of the treebank, in place of `limit`.
     batch_tokens: tokens in one forward pass; None leaves it to the engine.
+    ci_width: relative half-width of the loss ratio, down to which texts are added; None takes all of them.
     executor: who does the units. ray_address: of a Ray cluster, HOST:PORT or `auto`; None starts a Ray here.
     """
 
@@ -122,8 +120,8 @@ class RunConfig(BaseModel):
             config = handler(values)
         except ValidationError as error:
             raise _as_usage_error(error.errors()[0]) from None
-        _refuse_what_is_not_built(config)
         _check_ratios(config)
+        _check_width(config)
         _check_executor(config)
         return config
 
@@ -144,18 +142,6 @@ def _as_usage_error(problem: Any) -> UsageError:
     return UsageError(message, where=key)
 
 
-def _refuse_what_is_not_built(config: RunConfig) -> None:
-    for key, refused in NOT_IN_THIS_VERSION:
-        given = getattr(config, key)
-        asked = given if isinstance(given, tuple) else () if given is None else (given,)
-        if (asked and refused is None) or refused in asked:
-            raise UsageError(
-                f"{refused} is not in this version" if refused else "not in this version",
-                where=key,
-                fix="Leave it out: this version does not have it yet.",
-            )
-
-
 def _check_ratios(config: RunConfig) -> None:
     mode = config.delta_mode or PRESETS[config.preset]["delta_mode"]
     for delta in config.delta or ():
@@ -165,6 +151,18 @@ def _check_ratios(config: RunConfig) -> None:
                 where="delta",
                 fix="Name smaller deltas, or give --delta-mode absolute.",
             )
+
+
+def _check_width(config: RunConfig) -> None:
+    if config.ci_width is None:
+        return
+    sweeps = config.experiments is None or "sweep" in config.experiments
+    if not sweeps or (config.pairs and not config.text):
+        raise UsageError(
+            "this is the precision of the sweep's loss ratio, and none is measured",
+            where="ci_width",
+            fix=f"{'Give texts' if sweeps else 'Ask for the sweep'}, or leave it out.",
+        )
 
 
 def _check_executor(config: RunConfig) -> None:

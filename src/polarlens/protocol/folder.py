@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 from collections.abc import Iterator, Mapping
+from collections.abc import Sequence as Many
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -118,17 +119,20 @@ def discard(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def check_items(folder: Path, old: Wanted, new: Wanted) -> bool:
-    """Whether the items asked for now are only some of those that the folder is about.
+def check_items(folder: Path, old: Many[Wanted], new: Wanted, *, fewer: bool = True) -> None:
+    """Refuse items that do not belong with those that the folder is about. old: what it wants of the same task.
+
+    fewer: whether only some of these items may be read, which they may where nothing new is asked of them.
 
     Raises UsageError when other items take the place of some, when some only would get new conditions (the rows would
     then be about more than the manifest says), and for any other items where all belong together.
     """
-    before, now = set(old.items), set(new.items)
-    if now == before or (now > before and not new.whole):
-        return False
-    if not new.whole and now < before and new.asked <= old.asked and set(new.layers) <= set(old.layers):
-        return True
+    before, now = {key for one in old for key in one.items}, set(new.items)
+    if not old or now == before or (now > before and not new.whole):
+        return
+    asked, layers = ({one for part in old for one in getattr(part, name)} for name in ("asked", "layers"))
+    if fewer and not new.whole and now < before and new.asked <= asked and set(new.layers) <= layers:
+        return
     kept = len(before & now)
     raise UsageError(
         f"the folder holds {len(before)} items of the task {new.task}, and this command reads {kept} of them",

@@ -11,9 +11,10 @@ from typing import Any
 
 from polarlens.errors import UsageError
 from polarlens.probing import AlignedTrees
+from polarlens.protocol.adaptive import ABOUT
 from polarlens.protocol.audit import design_of, refers
 from polarlens.protocol.environment import hardware, versions
-from polarlens.protocol.experiments import all_skipped, all_wanted
+from polarlens.protocol.experiments import all_skipped
 from polarlens.protocol.plan import Unit, Wanted
 from polarlens.protocol.prepared import Prepared, digest
 from polarlens.protocol.presets import policies_as_data
@@ -24,9 +25,16 @@ from polarlens.protocol.tasks import TaskData
 
 
 def build_manifest(
-    prepared: Prepared, settings: dict[str, Any], old: dict[str, Any] | None, units: Many[Unit]
+    prepared: Prepared,
+    settings: dict[str, Any],
+    old: dict[str, Any] | None,
+    asked: Many[Wanted],
+    units: Many[Unit],
+    adaptive: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The manifest as it stands before the units are done; `old` is that of the run which is extended.
+    """The manifest as it stands before the units are done.
+
+    old: that of the run which is extended. asked: what is wanted now, and adaptive: in which rounds.
 
     Raises UsageError when units would draw from other reference states than those of the rows that are there, and when
     a treebank labels its words otherwise than it did.
@@ -38,10 +46,15 @@ def build_manifest(
     now = datetime.now(UTC).isoformat(timespec="seconds")
     earlier = old or {"started": now, "wall_seconds": 0.0, "peak_memory_bytes": 0}
     wanted = {key: Wanted.from_document(document) for key, document in earlier.get("wanted", {}).items()}
-    most = {one.task: len(one.items) for one in sorted(wanted.values(), key=lambda one: len(one.items))}
-    new = [task for task in prepared.data if len(task.by_key) >= most.get(task.task, 0)]
-    for one in all_wanted(prepared):
+    items = {
+        task.task: {key for one in wanted.values() if one.task == task.task for key in one.items}
+        for task in prepared.data
+    }
+    new = [task for task in prepared.data if len(task.by_key) >= len(items[task.task])]
+    for one in asked:
         wanted[one.key] = one.with_earlier(wanted.get(one.key))
+    if any(one.about == ABOUT for one in asked):
+        earlier = earlier | {"adaptive": adaptive}
     data = earlier.get("data", {}) | {task.task: _data(task) for task in new}
     _check_labels(prepared, earlier, data)
     unigram = unigram_nll(new, len(lm.tokenizer))
@@ -66,6 +79,7 @@ def build_manifest(
         "references": _references(prepared, units, earlier.get("references")),
         "data": data,
         "wanted": {key: one.document for key, one in wanted.items()},
+        "adaptive": earlier.get("adaptive"),
         "unigram_nll": earlier.get("unigram_nll") if unigram is None else unigram,
         "state_profile": earlier.get("state_profile") or _profile(prepared),
         "skipped": _skipped(prepared, wanted.values(), earlier.get("skipped", ())),

@@ -170,6 +170,7 @@ class Wanted:
     items: longest first, so that the items of a unit are of similar length. control: whether delta = 0 is run. clean:
     whether the first set of layers leaves clean rows. part: tells it from others of the same experiment and task.
     whole: all items are one unit, and their numbers depend on one another: neither more nor fewer can be asked for.
+    round: which one, where the items come in rounds.
     """
 
     experiment: str
@@ -181,11 +182,17 @@ class Wanted:
     clean: bool = True
     part: str = ""
     whole: bool = False
+    round: int | None = None
+
+    @property
+    def about(self) -> str:
+        """What all of its rounds have in common."""
+        return "/".join(filter(None, (self.experiment, self.task, self.part)))
 
     @property
     def key(self) -> str:
         """What it is called in the manifest."""
-        return "/".join(filter(None, (self.experiment, self.task, self.part)))
+        return self.about if self.round is None else f"{self.about}/round {self.round}"
 
     def missing(self, done: Done, sets: int = 0) -> list[Unit]:
         """Units for what is not done yet. sets: of layers in all of the task, where this is not all of it."""
@@ -225,6 +232,7 @@ class Wanted:
             "clean": self.clean,
             "part": self.part,
             "whole": self.whole,
+            "round": self.round,
         }
 
     @classmethod
@@ -240,4 +248,5 @@ class Wanted:
             document["clean"],
             document["part"],
             document.get("whole", False),
+            document.get("round"),
         )

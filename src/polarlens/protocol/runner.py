@@ -3,11 +3,13 @@
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polarlens.errors import PolarlensError, UsageError
 from polarlens.protocol import executors
+from polarlens.protocol.adaptive import Rounds, in_rounds
 from polarlens.protocol.config import RunConfig, resolved
 from polarlens.protocol.environment import peak_memory_bytes
 from polarlens.protocol.estimate import Estimate, estimate, passes, work_tokens
@@ -59,7 +61,7 @@ def _execute(config: RunConfig, model: "LanguageModel | None", read: Read) -> Ru
     settings = settings_of(prepared)
     earlier = _earlier(prepared, settings)
     if config.dry_run:
-        return _planned(prepared, _units(prepared, config.out if earlier else None))
+        return _planned(prepared, _next(prepared, config.out, earlier))
     with locked(config.out):
         if config.overwrite:
             discard(config.out)
@@ -78,20 +80,38 @@ def _earlier(prepared: Prepared, settings: Mapping[str, Any]) -> dict[str, Any] 
     if manifest is None or prepared.config.overwrite:
         return None
     check_settings(folder, manifest["settings"], settings)
+    held = _wanted_in(manifest)
     for wanted in every:
-        if wanted.key in manifest["wanted"]:
-            check_items(folder, Wanted.from_document(manifest["wanted"][wanted.key]), wanted)
+        before = [one for one in held if one.about == wanted.about]
+        check_items(folder, before, wanted, fewer=prepared.config.ci_width is None)
     return manifest
 
 
-def _units(prepared: Prepared, folder: Path | None) -> list[Unit]:
-    """The units that the folder (None: a new one) does not hold yet."""
-    return missing_units(all_wanted(prepared), done_in(folder) if folder else {})
+def _wanted_in(manifest: Mapping[str, Any] | None) -> list[Wanted]:
+    return [Wanted.from_document(one) for one in manifest["wanted"].values()] if manifest else []
 
 
-def _planned(prepared: Prepared, units: list[Unit]) -> Estimate:
+@dataclass(frozen=True)
+class Stage:
+    """What is wanted as far as it is known, the units of it that are not done, and the rounds that texts come in."""
+
+    wanted: list[Wanted]
+    units: list[Unit]
+    rounds: Rounds | None
+
+
+def _next(prepared: Prepared, folder: Path, manifest: Mapping[str, Any] | None) -> Stage:
+    """What is to be done now in the folder of this manifest (None: a new run)."""
+    done = done_in(folder) if manifest else {}
+    wanted, rounds = in_rounds(prepared, all_wanted(prepared), _wanted_in(manifest), folder, done)
+    return Stage(wanted, missing_units(wanted, done), rounds)
+
+
+def _planned(prepared: Prepared, stage: Stage) -> Estimate:
     items = {task.task: task.by_key for task in prepared.data}
-    plan = estimate(units, items, prepared.lm, batch_tokens=prepared.batch_tokens)
+    plan = estimate(stage.units, items, prepared.lm, batch_tokens=prepared.batch_tokens)
+    if stage.rounds and stage.units:
+        say(stage.rounds.note, quiet=prepared.config.quiet)
     say(str(plan), quiet=prepared.config.quiet)
     return plan
 
@@ -108,17 +128,27 @@ def _work(prepared: Prepared, settings: dict[str, Any], old: dict[str, Any] | No
     assert folder is not None
     started = time.monotonic()
     _set_damaged_aside(folder, quiet=config.quiet)
-    units = _units(prepared, folder)
-    _planned(prepared, units)
-    manifest = build_manifest(prepared, settings, old, units)
-    write_json(folder / "manifest.json", manifest)
-    _mark_unfinished(folder, len(units))
+    stage = _next(prepared, folder, old)
+    _planned(prepared, stage)
+    manifest = _begun(prepared, settings, old, stage)
     medians = {
         task: {int(layer): median for layer, median in found.items()}
         for task, found in manifest["site_medians"].items()
     }
+    failed: dict[str, str] = {}
+    peak = 0
     with executors.opened(prepared, medians, settings) as executor:
-        failed, peak = _run_units(prepared, units, settings, executor)
+        while True:
+            failed_now, used = _run_units(prepared, stage.units, settings, executor)
+            failed, peak = failed | failed_now, max(peak, used)
+            if stage.rounds is None:
+                break
+            stage = _next(prepared, folder, manifest)  # the rows that are there now say whether more texts are needed
+            stage = replace(stage, units=[unit for unit in stage.units if unit.key(settings) not in failed])
+            manifest = _begun(prepared, settings, manifest, stage)
+            if not stage.units:
+                break
+            _planned(prepared, stage)
         if executor.workers:
             manifest["hardware"]["workers"] = [*executor.workers]
     manifest["wall_seconds"] = round(manifest["wall_seconds"] + time.monotonic() - started, 3)
@@ -127,6 +157,17 @@ def _work(prepared: Prepared, settings: dict[str, Any], old: dict[str, Any] | No
     write_json(folder / "manifest.json", manifest)
     summary = rebuild(folder)
     return Run(folder, summary, manifest, tuple(failed.values()))
+
+
+def _begun(prepared: Prepared, settings: dict[str, Any], old: dict[str, Any] | None, stage: Stage) -> dict[str, Any]:
+    """Write the manifest of a stage, before any of its units is done."""
+    folder = prepared.config.out
+    assert folder is not None
+    adaptive = stage.rounds.document if stage.rounds else None
+    manifest = build_manifest(prepared, settings, old, stage.wanted, stage.units, adaptive)
+    write_json(folder / "manifest.json", manifest)
+    _mark_unfinished(folder, len(stage.units))
+    return manifest
 
 
 def _mark_unfinished(folder: Path, units: int) -> None:

@@ -38,7 +38,10 @@ def rebuild(folder: Path) -> dict[str, Any]:
         )
     rows = {name: read_rows(folder, name) for name in EXPERIMENTS}
     wanted = list(map(Wanted.from_document, manifest["wanted"].values()))
-    missing = missing_units(wanted, done_in(folder))
+    missing = len(missing_units(wanted, done_in(folder)))
+    adaptive = manifest.get("adaptive")
+    if adaptive and not adaptive["done"]:
+        missing = max(1, missing)  # the rounds to come are not planned yet
     design = design_of(wanted, manifest["settings"]["delta_mode"])
     summary = summarise(
         rows.pop("sweep"),
@@ -50,16 +53,18 @@ def rebuild(folder: Path) -> dict[str, Any]:
         policies=manifest["policies"],
         unigram_nll=manifest["unigram_nll"],
         skipped=[*manifest["skipped"], *(coincidences(design) if design else ())],
-        warnings=_warnings(manifest),
-        missing_units=len(missing),
+        warnings=_warnings(manifest, complete=not missing),
+        missing_units=missing,
         complete=not missing,
     )
+    if adaptive:
+        summary["adaptive"] = adaptive
     write_json(folder / "summary.json", summary)
     write_report(folder, summary, manifest)
     return dict(summary)
 
 
-def _warnings(manifest: dict[str, Any]) -> list[str]:
+def _warnings(manifest: dict[str, Any], *, complete: bool) -> list[str]:
     found = []
     for task, data in manifest["data"].items():
         if data["share_cut"]:
@@ -72,5 +77,11 @@ def _warnings(manifest: dict[str, Any]) -> list[str]:
     references = manifest.get("references")
     if references and references["tokens"] < TOKENS:
         found.append(f"the planes covariance and data draw from {references['tokens']} clean states, not {TOKENS:,}")
+    if complete and (adaptive := manifest.get("adaptive")):
+        found += [
+            f"the loss ratio at delta {one['delta']:g} is less precise than asked: {one['why']}"
+            for one in adaptive["deltas"]
+            if not one["reached"]
+        ]
     found += [f"a unit failed: {message}" for message in manifest["failed_units"].values()]
     return found

@@ -35,8 +35,16 @@ def number(value: Any) -> float:
         raise _refuse(f"{value!r} is not a number")
     try:
         return float(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise _refuse(f"{value!r} is not a number") from None
+
+
+def finite(value: Any) -> float:
+    """A number that is neither infinite nor NaN."""
+    found = number(value)
+    if not math.isfinite(found):
+        raise _refuse(f"{value!r} is not a finite number")
+    return found
 
 
 def flag(value: Any) -> bool:

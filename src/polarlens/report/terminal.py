@@ -28,7 +28,7 @@ def render_text(summary: Summary, folder: Path | None = None) -> str:
         parts.append(paragraph(f"INCOMPLETE: {summary['missing_units']} units of work are missing"))
     parts.append("\n".join(paragraph(f"clean {line}") for line in baseline_lines(summary)))
     parts += _tables(summary)
-    for lines in (recovery_lines(summary), probe_lines(summary)):
+    for lines in (precision_lines(summary), recovery_lines(summary), probe_lines(summary)):
         if lines:
             parts.append("\n".join(lines))
     parts.append(paragraph(f"VERDICT {verdict['kind']}: {sentence(summary)}"))
@@ -76,6 +76,20 @@ def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
         clean("  " + "   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
         for line in lines
     ]
+
+
+def precision_lines(summary: Summary) -> list[str]:
+    """How precise the loss ratio is at each delta, where a width was asked for; empty otherwise."""
+    found = summary.get("adaptive")
+    if not found:
+        return []
+    sizes = ", ".join(map(str, found["rounds"]))
+    title = f"Precision of the loss ratio: {100 * found['width']:.1f} % of it asked; rounds of {sizes} texts, "
+    table = [("delta", "texts", "half-width", "reached")]
+    for one in found["deltas"]:
+        half = NONE if one["half_width"] is None else f"{100 * one['half_width']:.1f} %"
+        table.append((f"{one['delta']:g}", str(one["n_items"]), half, "yes" if one["reached"] else "no"))
+    return [paragraph(f"{title}{found['cap']} at most"), *_aligned(table)]
 
 
 def recovery_lines(summary: Summary) -> list[str]:

@@ -96,7 +96,13 @@ def look(conditions: Sequence[Moments], n_items: int, width: float, cap: int) ->
 
 
 def look_at_rows(
-    rows: pd.DataFrame, delta: float, width: float, cap: int, policies: Policies, loss_measure: str = "nll"
+    rows: pd.DataFrame,
+    delta: float,
+    width: float,
+    n_items: int,
+    cap: int,
+    policies: Policies,
+    loss_measure: str = "nll",
 ) -> Look:
     """`look` from the sweep's rows so far: clean rows and the perturbed ones of `delta` (others are left out).
 
@@ -104,7 +110,7 @@ def look_at_rows(
     """
     measured = damages(rows[(rows["task"] == "loss") & ((rows["arm"] == "clean") | (rows["delta"] == delta))])
     compared = [one for one in comparisons(measured, policies, {}) if one.measure == loss_measure]
-    return look([one.moments for one in compared], len(measured.items), width, cap)
+    return look([one.moments for one in compared], n_items, width, cap)
 
 
 @dataclass(frozen=True)
