@@ -110,11 +110,16 @@ def test_all_conditions_of_a_delta_have_the_same_texts_and_draws(done):
     assert len(rows[rows.arm == "clean"]) == 120
 
 
-def test_a_round_is_no_choice_of_lengths_or_of_places_in_the_file(done, lm, file):
+@pytest.fixture(scope="module")
+def every(lm, file, tmp_path_factory):
+    """The sweep's rows of all 150 texts."""
+    return run(lm, text=file, out=tmp_path_factory.mktemp("run") / "all", **SMALL).table("sweep")
+
+
+def test_a_round_is_no_choice_of_lengths_or_of_places_in_the_file(done, every):
     """The digests decide: the mean length of 60 of 150 texts is within three standard errors of the mean of all."""
     lengths = dict(done.table("sweep")[["item", "n_tokens"]].itertuples(index=False))
     chosen = np.array([lengths[item] for item in texts_of(done.table("sweep"), 0.3)])
-    every = run(lm, text=file, out=done.folder.parent / "all", **SMALL).table("sweep")
     sizes = every[every.arm == "clean"].n_tokens.to_numpy(float)
     error = sizes.std() / np.sqrt(60) * np.sqrt(1 - 60 / 150)
     assert abs(chosen.mean() - sizes.mean()) < 3 * error
@@ -123,14 +128,13 @@ def test_a_round_is_no_choice_of_lengths_or_of_places_in_the_file(done, lm, file
     assert set(in_order(keys, keys[150:])[:50]) == set(keys[150:])
 
 
-def test_the_rows_are_those_of_a_run_without_rounds(done, lm, file):
-    every = pl.Run.open(done.folder.parent / "all").table("sweep")
+def test_the_rows_are_those_of_a_run_without_rounds(done, every):
     mine = done.table("sweep")
     mine_too = every.item.isin(set(mine.item)) & ~((every.delta == 0.3) & ~every.item.isin(texts_of(mine, 0.3)))
     assert_same(mine, every[mine_too], KEYS)
 
 
-def test_again_does_nothing_and_a_narrower_width_goes_on(done, lm, file, tmp_path):
+def test_again_does_nothing_and_a_narrower_width_goes_on(done, every, lm, file, tmp_path):
     folder = shutil.copytree(done.folder, tmp_path / "copy")
     parts = sorted((folder / "rows" / "sweep").iterdir())
     again = run(lm, text=file, out=folder, ci_width=WIDTH, **SMALL)
@@ -143,7 +147,7 @@ def test_again_does_nothing_and_a_narrower_width_goes_on(done, lm, file, tmp_pat
     assert narrow.summary["complete"]
     rows = narrow.table("sweep")
     assert not rows.duplicated(KEYS).any()
-    assert_same(rows, pl.Run.open(done.folder.parent / "all").table("sweep"), KEYS)
+    assert_same(rows, every, KEYS)
     whole = run(lm, text=file, out=folder, **SMALL)
     assert "adaptive" not in whole.summary
 

@@ -10,6 +10,7 @@ from made_up import manifest, summary
 from made_up_experiments import RECOVERED, SPLIT, UNDEFINED, whole
 
 from polarlens.report import FIGURES
+from polarlens.report.experiment_tables import published_table
 from polarlens.report.figures import available
 from polarlens.report.figures.style import svg
 from polarlens.report.numbers import points
@@ -74,3 +75,23 @@ def test_the_page_has_a_section_for_each() -> None:
     for name in ("audit", "repair", "propagation", "curvature"):
         assert page.count(f'<h2 id="{name}">') == 1
     assert render_page(summary(), manifest()).count("<h2 id=") == 0
+
+
+def test_published_numbers_stand_beside_the_measured_ones() -> None:
+    entry = {"model": "pythia-410m", "task": "loss", "arm": None, "repair": None, "why": None, "size_agrees": True}
+    found = [
+        {**entry, "what": "ratio", "delta": 1.0, "paper": 42.87, "measured": 40.0, "ci95": [30.0, 50.0]},
+        {**entry, "what": "recovery", "repair": "norm", "arm": "angular", "delta": 5.0, "paper": 0.137, "measured": 0.2}
+        | {"ci95": [0.18, 0.22], "size_agrees": False},
+        {**entry, "what": "damage", "task": "pairs", "arm": "magnitude", "delta": 15.0, "paper": 36.0}
+        | {"measured": None, "ci95": None, "size_agrees": None, "why": "not measured here"},
+    ]
+    table = published_table(whole("paper") | {"published": found})
+    assert table is not None
+    assert [row[-1] for row in table.rows] == ["yes", "no", "–"]
+    assert table.rows[0][:4] == ["loss damage, angular / magnitude", "1", "42.9", "40.0 [30.0, 50.0]"]
+    assert table.rows[1][:4] == ["norm repair, angular", "5", "13.7 %", "20.0 % [18.0, 22.0]"]
+    assert table.rows[2][:3] == ["accuracy drop, magnitude", "15", "36.0"]
+    page = render_page(whole("paper") | {"published": found}, manifest())
+    assert "Published numbers (pythia-410m) beside these" in page
+    assert published_table(whole()) is None

@@ -133,3 +133,13 @@ def test_places_are_named():
     assert "at delta 0.1, delta 0.5 (2 of 3 comparisons)" in why
     assert "not the size" in why
     assert "(1 of 2 comparisons)" in order_status([Estimate(-9.0, 1.0, 9.0), Estimate(0.0, 1.0, 9.0)], [False] * 2)[1]
+
+
+def test_an_order_within_the_band_is_told():
+    """The rule tests signs: a sure but negligible effect replicates, and the reader hears that it is negligible."""
+    estimates = [Estimate(0.04, 0.001, 100.0), Estimate(0.5, 0.01, 100.0), Estimate(0.0, 1.0, 100.0)]
+    within = "which lies within the band of equivalence"
+    status, why = order_status(estimates[:1], [True])
+    assert (status, within in why) == ("replicates", True)
+    assert within in order_status([estimates[0], estimates[2]], [True, False])[1]
+    assert within not in order_status(estimates[:2], [True, False])[1]

@@ -5,7 +5,7 @@ from typing import Any
 
 from polarlens.perturbation.policy import ARMS
 from polarlens.report.figures.audit import PANELS, effects
-from polarlens.report.grid import Form, Table, in_nats, in_percent, p_value
+from polarlens.report.grid import Form, Table, in_nats, in_percent, in_points, p_value
 from polarlens.report.numbers import NONE, share
 from polarlens.report.series import SPLIT, Series, all_series, headline, published, repair_sites
 from polarlens.report.shown import Summary
@@ -62,6 +62,41 @@ def curvature_tables(summary: Summary) -> list[Table]:
             table.rows.append([str(block), *arms, *contrasts])
         out.append(table)
     return out
+
+
+def published_table(summary: Summary) -> Table | None:
+    """The published numbers with the run's own; None outside the presets that follow the paper."""
+    entries = summary.get("published") or []
+    if not entries:
+        return None
+    table = Table(
+        f"Published numbers ({entries[0]['model']}) beside these", ["number", "delta", "paper", "measured", "agree"]
+    )
+    for one in entries:
+        form = FORMS[one["what"] if one["task"] == "loss" or one["what"] != "damage" else "accuracy"]
+        agree = {True: "yes", False: "no", None: NONE}[one["size_agrees"]]
+        delta = NONE if one["delta"] is None else f"{one['delta']:g}"
+        table.rows.append([_said(one), delta, form(one["paper"], None), table.number(one, "measured", form), agree])
+    apart = {one["why"] for one in entries if one["size_agrees"] is None and one["measured"] is not None}
+    table.notes += [f"sizes are not compared: {why}" for why in sorted(filter(None, apart))]
+    return table
+
+
+FORMS: Mapping[str, Form] = {
+    **dict.fromkeys(("loss", "damage", "ratio"), in_nats),
+    "accuracy": in_points,
+    "recovery": in_percent,
+}
+
+
+def _said(one: Mapping[str, Any]) -> str:
+    """`loss damage, angular`."""
+    if one["delta"] is None:
+        return f"clean {one['what']}"
+    if one["what"] == "ratio":
+        return "loss damage, angular / magnitude"
+    what = {"loss": "loss damage", "pairs": "accuracy drop"}[one["task"]]
+    return f"{one['repair']} repair, {one['arm']}" if one["repair"] else f"{what}, {one['arm']}"
 
 
 def survival_table(summary: Summary) -> Table | None:

@@ -10,6 +10,7 @@ from polarlens.report.experiment_tables import (
     curvature_tables,
     effect_tables,
     propagation_tables,
+    published_table,
     repair_tables,
     survival_table,
 )
@@ -58,6 +59,7 @@ def render_page(summary: Summary, manifest: Mapping[str, Any]) -> str:
         baseline=baseline_lines(summary),
         figures=pictured,
         bundle=bundle() if pictured else "",
+        published=published_table(summary),
         survival=survival_table(summary),
         effects=effect_tables(summary),
         tables=TABLES,

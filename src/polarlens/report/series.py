@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from polarlens.report.shown import TASKS, UNITS, Summary, loss_measure
-from polarlens.statistics.published import PAPER_PRESETS
+from polarlens.statistics.published import PAPER_MODEL, PAPER_PRESETS
+from polarlens.statistics.published_numbers import published_as, published_recovery
 from polarlens.statistics.summary import POSITIONS
 from polarlens.statistics.verdict import pair_policy_name
 
@@ -15,13 +16,6 @@ REPAIRS = (
     *("attention-pattern+attention-values", "norm-scale", "final-norm-scale"),
 )
 SPLIT = ("attention", "mlp", "interaction", "out of reach")
-# what the paper recovers, on Pythia-410M at delta = 5
-PUBLISHED = {
-    ("attention", "angular"): 0.284,
-    ("attention", "magnitude"): 0.152,
-    ("norm", "angular"): 0.137,
-    ("norm", "magnitude"): 0.299,
-}
 
 
 @dataclass(frozen=True)
@@ -108,8 +102,10 @@ def layer_sets(series: Series) -> list[str]:
 
 
 def published(summary: Summary, repair: str, arm: str) -> float | None:
-    """The recovery that the paper prints, for its own presets."""
-    return PUBLISHED.get((repair, arm)) if summary["preset"] in PAPER_PRESETS else None
+    """The recovery that the paper prints for this model, else for Pythia-410M; None outside its own presets."""
+    if summary["preset"] not in PAPER_PRESETS:
+        return None
+    return published_recovery(repair, arm, published_as(summary["model"]) or PAPER_MODEL)
 
 
 def amplification_of(series: Series, arm: str) -> Cell | None:

@@ -28,10 +28,10 @@ def order_status(estimates: Sequence[Estimate], in_band: Sequence[bool], places:
         return (f"at {named} " if named else "") + f"({len(found)} of {n} comparisons)"
 
     if positive and not negative:
-        return (
-            "replicates",
-            f"the stated order holds {at(positive)}, the opposite nowhere; tested is the order, not the size",
-        )
+        why = f"the stated order holds {at(positive)}, the opposite nowhere; tested is the order, not the size"
+        if all(in_band[i] for i in positive):
+            why += ", which lies within the band of equivalence"
+        return "replicates", why
     if negative and not positive:
         return "contradicts", f"the opposite order holds {at(negative)}, the stated one nowhere"
     if positive:

@@ -75,7 +75,11 @@ CLAIMS: tuple[Claim, ...] = (
 )
 
 
+def model_name(model: str) -> str:
+    """The last part of a Hub id or a path, in lower case and without a revision."""
+    return model.rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1].split("@")[0].lower()
+
+
 def in_the_published_setting(model: str, preset: str, delta_mode: str | None) -> bool:
     """Whether a run has the paper's model and preset, so that its numbers may be compared with the published ones."""
-    name = model.rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1].split("@")[0].lower()
-    return name == PAPER_MODEL and preset in PAPER_PRESETS and delta_mode == "absolute"
+    return model_name(model) == PAPER_MODEL and preset in PAPER_PRESETS and delta_mode == "absolute"

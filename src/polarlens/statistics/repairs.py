@@ -88,6 +88,8 @@ def _recoveries(
                 m = joint_moments(without, [repaired[arm], arms[arm]], of, shared_draws=shared)
                 if m is not None:
                     out.cells.append(_cell(named, arms[arm], m, recovery(m)))
+                    if claimed and site == widest[site[0]]:
+                        out.recoveries.setdefault((site[0], arm, condition.delta), m)
         if all(arm in arms and arm in repaired for arm in ARMS):
             order = [repaired["angular"], arms["angular"], repaired["magnitude"], arms["magnitude"]]
             m = joint_moments(without, order, of, shared_draws=shared)

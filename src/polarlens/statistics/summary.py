@@ -18,6 +18,7 @@ from polarlens.statistics.estimates import Policies
 from polarlens.statistics.floors import clean_at_floor, usable_conditions
 from polarlens.statistics.kinds import DEFAULT_BANDS, Bands
 from polarlens.statistics.notices import apart_without_sinks, notices
+from polarlens.statistics.published_numbers import published_entries
 from polarlens.statistics.verdict import verdict
 
 SCHEMA = 1
@@ -87,6 +88,16 @@ def summarise(
     audited = None if design is None else _audit(others.get("audit"), design, setting, unigram_nll)
     added = [entries for name, found in others.items() if (entries := _entries(name, found, setting, unigram_nll))]
     handed = {claim: found for entries in added for claim, found in entries.given.items()}
+    published = published_entries(
+        measured,
+        compared,
+        {key: moments for entries in added for key, moments in entries.recoveries.items()},
+        model=model,
+        preset=preset,
+        delta_mode=setting.delta_mode,
+        positions=positions,
+        policies=policies,
+    )
     reasons = {id_: why for id_, why in _refusals(skipped).items() if id_ not in handed} | dict(not_run or {})
     return {
         "schema": SCHEMA,
@@ -106,6 +117,7 @@ def summarise(
             *(contrast for entries in added for contrast in entries.contrasts),
         ],
         "claims": claim_entries(compared, setting, reasons, handed),
+        **({"published": published} if published else {}),
         "verdict": verdicts[positions],
         **_audit_keys(audited),
         "skipped": [dict(one) for one in skipped],
