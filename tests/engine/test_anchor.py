@@ -1,8 +1,8 @@
 """The measured table behind the audit (a real model, fresh and shared draws, the published notebook's mix), again.
 
 SmolLM2-135M-Instruct, layers 8-15, relative delta 0.1, `no-first`, plain draws: 100 + 100 minimal pairs with 3 seeds,
-and 96 lines with one. The reference numbers were taken with another program, and as many other draws: an accuracy has to
-be within 3 points, or within two standard errors of the difference that new draws make, whichever is more.
+and 96 lines with one. The reference numbers were taken with another program, and as many other draws: an accuracy has
+to be within 3 points, or within two standard errors of the difference that new draws make, whichever is more.
 """
 
 import numpy as np
